@@ -1,0 +1,229 @@
+// Turns the catalogue's YAML into C++ tables at build time, and refuses what is incomplete.
+// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml findings/*.yaml
+
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <yaml-cpp/yaml.h>
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw std::runtime_error("catalogue: " + where + ": " + what);
+}
+
+std::string literal(const std::string& text) {
+  std::ostringstream out;
+  out << "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out << '\\';
+    if (c == '\n') {
+      out << "\\n";
+    } else {
+      out << c;
+    }
+  }
+  out << "\"";
+  return out.str();
+}
+
+std::string required(const YAML::Node& node, const std::string& where, const std::string& key) {
+  if (!node[key] || !node[key].IsScalar() || node[key].Scalar().empty()) refuse(where, "'" + key + "' is missing");
+  return node[key].Scalar();
+}
+
+void check_placeholders(const std::string& text, const std::string& where) {
+  static const std::set<std::string> kKnown{
+      "gpu",     "bdf",   "index",  "uuid",    "driver_version", "library_version", "branch",     "kernel",
+      "path",    "variable", "value", "limit",  "default",        "pid",             "process",    "count",
+      "expected", "version", "cuda",  "torch",  "arch",           "archs",           "python",     "unit",
+      "index_tag", "temperature", "memory_mib", "xid", "code"};
+  for (std::size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
+    const auto close = text.find('}', open);
+    if (close == std::string::npos) refuse(where, "unclosed { in: " + text);
+    const auto name = text.substr(open + 1, close - open - 1);
+    if (!kKnown.contains(name)) refuse(where, "unknown placeholder {" + name + "}");
+  }
+}
+
+std::string words(const YAML::Node& node, const std::string& where) {
+  const auto en = required(node, where, "en");
+  const auto zh = required(node, where, "zh");
+  check_placeholders(en, where);
+  check_placeholders(zh, where);
+  return "{" + literal(en) + ", " + literal(zh) + "}";
+}
+
+std::string list(const YAML::Node& node) {
+  std::string out;
+  for (const auto& item : node) out += (out.empty() ? "" : ", ") + literal(item.Scalar());
+  return out;
+}
+
+/// Writes `constexpr std::string_view name[] = {…};` and returns the expression that refers to it.
+std::string text_array(std::ostream& out, const YAML::Node& node, const std::string& name) {
+  if (!node || node.size() == 0) return "{}";
+  out << "constexpr std::string_view " << name << "[] = {" << list(node) << "};\n";
+  return name;
+}
+
+std::string remedy_array(std::ostream& out, const YAML::Node& node, const std::string& where, const std::string& name) {
+  if (!node || !node.IsSequence() || node.size() == 0) refuse(where, "'remedy' is missing");
+  out << "constexpr Step " << name << "[] = {\n";
+  for (const auto& step : node) {
+    const auto run = step["run"] ? step["run"].Scalar() : std::string{};
+    check_placeholders(run, where);
+    out << "    {" << words(step, where + " remedy") << ", " << literal(run) << "},\n";
+  }
+  out << "};\n";
+  return name;
+}
+
+std::string needs(const YAML::Node& node, const std::string& where) {
+  std::string out;
+  for (const auto& item : node) {
+    const auto name = item.Scalar();
+    const std::string flag = name == "machine"   ? "kMachine"
+                             : name == "process" ? "kProcess"
+                             : name == "log"     ? "kLog"
+                             : name == "load"    ? "kLoad"
+                                                 : std::string{};
+    if (flag.empty()) refuse(where, "unknown need '" + name + "'");
+    out += (out.empty() ? "" : " | ") + flag;
+  }
+  if (out.empty()) refuse(where, "'needs' is missing");
+  return out;
+}
+
+std::string confidence(const std::string& letter, const std::string& where) {
+  if (letter == "A") return "certain";
+  if (letter == "B") return "likely";
+  if (letter == "C") return "possible";
+  refuse(where, "confidence must be A, B or C");
+}
+
+constexpr const char* kLayers[] = {"hardware", "driver", "cuda", "pytorch", "application"};
+
+struct Compiler {
+  std::ostringstream arrays;
+  std::map<std::string, std::ostringstream> rows;  // by layer
+  std::set<std::string> ids;
+  std::vector<std::pair<std::string, std::string>> references;  // from → to
+
+  void entry(const std::string& id, const YAML::Node& node, const std::string& layer) {
+    if (!ids.insert(id).second) refuse(id, "stands twice");
+    const auto n = std::to_string(ids.size());
+    const auto remedy = remedy_array(arrays, node["remedy"], id, "kRemedy" + n);
+    const auto kernel_log = text_array(arrays, node["kernel_log"], "kKernelLog" + n);
+    const auto training_log = text_array(arrays, node["training_log"], "kTrainingLog" + n);
+    const auto explained_by = text_array(arrays, node["explained_by"], "kExplainedBy" + n);
+    const auto see = text_array(arrays, node["see"], "kSee" + n);
+    const auto sources = text_array(arrays, node["sources"], "kSources" + n);
+    for (const auto& other : node["see"]) references.emplace_back(id, other.Scalar());
+    for (const auto& other : node["explained_by"]) references.emplace_back(id, other.Scalar());
+    const bool symptom = node["symptom"] && node["symptom"].as<bool>();
+    const auto own_layer = node["layer"] ? node["layer"].Scalar() : layer;
+    if (!rows.contains(own_layer)) refuse(id, "unknown layer '" + own_layer + "'");
+    auto& table = rows[own_layer];
+    table << "    {" << literal(id) << ", model::Layer::" << own_layer << ", model::Severity::" << required(node, id, "severity") << ", model::Confidence::"
+          << confidence(required(node, id, "confidence"), id) << ",\n     " << needs(node["needs"], id) << ", "
+          << (symptom ? "true" : "false") << ",\n     " << words(node["title"], id + " title") << ",\n     "
+          << words(node["cause"], id + " cause") << ",\n     " << remedy << ", " << kernel_log << ", " << training_log
+          << ", " << explained_by << ", " << see << ", " << sources << "},\n";
+  }
+
+  Compiler() {
+    for (const auto* layer : kLayers) rows[layer];
+  }
+
+  std::string table() const {
+    std::string all;
+    for (const auto* layer : kLayers) all += rows.at(layer).str();
+    return all;
+  }
+
+  void findings(const std::string& file) {
+    const auto document = YAML::LoadFile(file);
+    const auto layer = required(document, file, "layer");
+    for (const auto& item : document["findings"]) entry(item.first.Scalar(), item.second, layer);
+  }
+
+  void check_references() const {
+    for (const auto& [from, to] : references) {
+      if (!ids.contains(to)) refuse(from, "'see' names '" + to + "', which does not exist");
+    }
+  }
+};
+
+void versions(std::ostream& out, const std::string& file) {
+  const auto document = YAML::LoadFile(file);
+  out << "constexpr CudaFloor kCudaFloors[] = {\n";
+  for (const auto& item : document["cuda_floors"]) {
+    out << "    {" << item.first.Scalar() << ", " << literal(item.second.Scalar()) << "},\n";
+  }
+  out << "};\nconstexpr BranchCuda kBranchCudas[] = {\n";
+  for (const auto& item : document["branch_cudas"]) {
+    out << "    {" << item.first.Scalar() << ", " << literal(item.second.Scalar()) << "},\n";
+  }
+  out << "};\nconstexpr TorchWheel kTorchWheels[] = {\n";
+  for (const auto& item : document["torch_wheels"]) {
+    out << "    {" << literal(required(item, file, "torch")) << ", " << literal(required(item, file, "tag")) << ", "
+        << literal(required(item, file, "archs")) << "},\n";
+  }
+  out << "};\n";
+}
+
+void architectures(std::ostream& out, const std::string& file) {
+  out << "constexpr Architecture kArchitectures[] = {\n";
+  for (const auto& item : YAML::LoadFile(file)["architectures"]) {
+    out << "    {" << literal(required(item, file, "name")) << ", " << required(item, file, "first") << ", "
+        << required(item, file, "last") << ", " << literal(required(item, file, "compute_capability")) << ", "
+        << required(item, file, "first_branch") << ", " << required(item, file, "last_branch") << ", "
+        << literal(required(item, file, "module")) << "},\n";
+  }
+  out << "};\n";
+}
+
+void codes(std::ostream& out, const std::string& file) {
+  const auto document = YAML::LoadFile(file);
+  for (const auto* vendor : {"nvml", "cuda"}) {
+    out << "constexpr Code k_" << vendor << "_codes[] = {\n";
+    for (const auto& item : document[vendor]) {
+      out << "    {" << item.first.Scalar() << ", " << literal(item.second.Scalar()) << "},\n";
+    }
+    out << "};\n";
+  }
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 5) refuse("usage", "OUTPUT versions architectures codes findings…");
+  std::ofstream out(arguments[0]);
+  out << "#include \"catalog/tables.hpp\"\n\nnamespace fullwatt::catalog {\nnamespace {\n\n";
+  versions(out, arguments[1]);
+  architectures(out, arguments[2]);
+  codes(out, arguments[3]);
+  Compiler compiler;
+  for (std::size_t i = 4; i < arguments.size(); ++i) compiler.findings(arguments[i]);
+  compiler.check_references();
+  out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n" << compiler.table() << "};\n\n}  // namespace\n\n"
+      << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, kBranchCudas,"
+      << " kTorchWheels, k_nvml_codes, k_cuda_codes};\n  return kTables;\n}\n\n}  // namespace fullwatt::catalog\n";
+  return out.good() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "catalog/catalog.hpp"
+
+namespace fullwatt::catalog {
+
+struct Code {
+  int value;
+  std::string_view name;
+};
+
+/// What `catalog_compile` made of the YAML files.
+struct Tables {
+  std::span<const Entry> entries;
+  std::span<const Architecture> architectures;
+  std::span<const CudaFloor> cuda_floors;
+  std::span<const BranchCuda> branch_cudas;
+  std::span<const TorchWheel> torch_wheels;
+  std::span<const Code> nvml_codes;
+  std::span<const Code> cuda_codes;
+};
+const Tables& tables();
+
+}  // namespace fullwatt::catalog

@@ -1,0 +1,9 @@
+#include "fullwatt/doctor/rules/rule.hpp"
+
+namespace fullwatt::doctor {
+
+std::span<const Rule> application_rules() {
+  return {};
+}
+
+}  // namespace fullwatt::doctor
