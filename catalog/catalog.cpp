@@ -48,6 +48,11 @@ std::string_view nearest(std::string_view id) {
   return distance(best) <= std::max<std::size_t>(3, id.size() / 3) ? best.id : std::string_view{};
 }
 
+std::string_view label(std::string_view key, Language language) {
+  const auto at = std::ranges::find(tables().labels, key, &Label::key);
+  return at == tables().labels.end() ? key : at->words.in(language);
+}
+
 std::span<const Architecture> architectures() {
   return tables().architectures;
 }

@@ -52,6 +52,9 @@ const Entry* find(std::string_view id);
 /// The id nearest to a mistyped one; empty when none is near.
 std::string_view nearest(std::string_view id);
 
+/// A word of the reports themselves, such as "root_cause"; the key itself when the catalogue lacks it.
+std::string_view label(std::string_view key, Language language);
+
 /// A GPU generation by PCI device id, for GPUs that no driver has named yet.
 struct Architecture {
   std::string_view name;

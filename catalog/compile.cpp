@@ -1,5 +1,5 @@
 // Turns the catalogue's YAML into C++ tables at build time, and refuses what is incomplete.
-// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml findings/*.yaml
+// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml labels.yaml findings/*.yaml
 
 #include <fstream>
 #include <iostream>
@@ -201,19 +201,28 @@ void codes(std::ostream& out, const std::string& file) {
   }
 }
 
+void labels(std::ostream& out, const std::string& file) {
+  out << "constexpr Label kLabels[] = {\n";
+  for (const auto& item : YAML::LoadFile(file)["labels"]) {
+    out << "    {" << literal(item.first.Scalar()) << ", " << words(item.second, item.first.Scalar()) << "},\n";
+  }
+  out << "};\n";
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 5) refuse("usage", "OUTPUT versions architectures codes findings…");
+  if (arguments.size() < 6) refuse("usage", "OUTPUT versions architectures codes labels findings…");
   std::ofstream out(arguments[0]);
   out << "#include \"catalog/tables.hpp\"\n\nnamespace fullwatt::catalog {\nnamespace {\n\n";
   versions(out, arguments[1]);
   architectures(out, arguments[2]);
   codes(out, arguments[3]);
+  labels(out, arguments[4]);
   Compiler compiler;
-  for (std::size_t i = 4; i < arguments.size(); ++i) compiler.findings(arguments[i]);
+  for (std::size_t i = 5; i < arguments.size(); ++i) compiler.findings(arguments[i]);
   compiler.check_references();
   out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n" << compiler.table() << "};\n\n}  // namespace\n\n"
       << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, kBranchCudas,"
-      << " kTorchWheels, k_nvml_codes, k_cuda_codes};\n  return kTables;\n}\n\n}  // namespace fullwatt::catalog\n";
+      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels};\n  return kTables;\n}\n\n}  // namespace fullwatt::catalog\n";
   return out.good() ? 0 : 1;
 }
 

@@ -12,6 +12,11 @@ struct Code {
   std::string_view name;
 };
 
+struct Label {
+  std::string_view key;
+  Words words;
+};
+
 /// What `catalog_compile` made of the YAML files.
 struct Tables {
   std::span<const Entry> entries;
@@ -21,6 +26,7 @@ struct Tables {
   std::span<const TorchWheel> torch_wheels;
   std::span<const Code> nvml_codes;
   std::span<const Code> cuda_codes;
+  std::span<const Label> labels;
 };
 const Tables& tables();
 

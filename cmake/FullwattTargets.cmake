@@ -3,6 +3,10 @@
 add_library(fullwatt_flags INTERFACE)
 target_compile_options(fullwatt_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
                                                 -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 and 13 see both where there is nothing (GCC bugs 105562 and 105651: std::optional, std::string operator+).
+  target_compile_options(fullwatt_flags INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
+endif()
 if(FULLWATT_WERROR)
   target_compile_options(fullwatt_flags INTERFACE -Werror)
 endif()

@@ -36,6 +36,17 @@ FileInfo from_stat(const struct stat& st) {
   return info;
 }
 
+/// Adds the lines that are not there yet: one line may answer several searches.
+void add_new_lines(std::string& text, std::string_view more) {
+  const std::string before = text;
+  const auto known = lines(before);
+  for (auto line : lines(more)) {
+    if (std::ranges::find(known, line) != known.end()) continue;
+    if (!text.empty() && !text.ends_with('\n')) text += '\n';
+    text.append(line).append("\n");
+  }
+}
+
 /// Names of the folders above a path, in order, without the root.
 std::vector<std::string_view> components(std::string_view path) {
   std::vector<std::string_view> parts;
@@ -141,7 +152,8 @@ const TreeEntry* TreeFiles::find(const std::string& path) const {
 }
 
 bool TreeFiles::has_children(const std::string& path) const {
-  const auto prefix = normal_path(path) + "/";
+  const auto normal = normal_path(path);
+  const auto prefix = normal == "/" ? normal : normal + "/";
   const auto at = tree_.lower_bound(prefix);
   return at != tree_.end() && at->first.starts_with(prefix);
 }
@@ -167,7 +179,7 @@ Reading<std::string> TreeFiles::read_link(const std::string& path) {
 }
 
 Reading<std::string> TreeFiles::grep(const std::string& path, std::string_view part) {
-  auto text = read(path, kReadLimit);
+  auto text = read(path, std::string::npos);
   if (!text) return text;
   std::string found;
   for (auto line : lines(*text)) {
@@ -221,7 +233,9 @@ int TreeFiles::open_error(const std::string& path) {
 Reading<std::string> RecordingFiles::read(const std::string& path, std::size_t limit) {
   auto answer = source_.read(path, limit);
   const std::scoped_lock lock(mutex_);
-  tree_[normal_path(path)].text = answer;
+  auto& text = tree_[normal_path(path)].text;
+  const bool knows_more = text && answer && text->starts_with(*answer);
+  if (!knows_more) text = answer;
   return answer;
 }
 
@@ -238,8 +252,8 @@ Reading<std::string> RecordingFiles::grep(const std::string& path, std::string_v
   auto& text = tree_[normal_path(path)].text;
   if (!text) {
     text = answer;
-  } else if (answer && !contains(*text, *answer)) {
-    *text += *answer;
+  } else if (answer) {
+    add_new_lines(*text, *answer);
   }
   return answer;
 }

@@ -27,7 +27,7 @@ struct FileInfo {
 class Files {
  public:
   /// sysfs and procfs files are small; whoever needs more says so.
-  static constexpr std::size_t kReadLimit = 256 * 1024;
+  static constexpr std::size_t kReadLimit = 256UL * 1024;
 
   virtual ~Files() = default;
   virtual Reading<std::string> read(const std::string& path, std::size_t limit = kReadLimit) = 0;

@@ -13,8 +13,6 @@
 
 #include "fullwatt/base/text.hpp"
 
-extern char** environ;
-
 namespace fullwatt::base {
 namespace {
 
@@ -73,7 +71,7 @@ struct Pipe {
 [[noreturn]] void become(const char* path, char* const* argv, char* const* envp, int out, int err) {
   ::setpgid(0, 0);
   const int null = ::open("/dev/null", O_RDONLY);
-  ::dup2(null, STDIN_FILENO);
+  if (null >= 0) ::dup2(null, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
   ::signal(SIGPIPE, SIG_DFL);

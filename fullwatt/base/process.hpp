@@ -20,7 +20,7 @@ struct ChildOptions {
   std::vector<std::string> argv;  ///< argv[0] is looked up in the environment's PATH when it holds no slash
   Environment environment;
   std::chrono::milliseconds limit{5000};
-  std::size_t output_limit = 4 * 1024 * 1024;  ///< of each stream; what is beyond is read and dropped
+  std::size_t output_limit = 4UL * 1024 * 1024;  ///< of each stream; what is beyond is read and dropped
 };
 
 struct ChildResult {

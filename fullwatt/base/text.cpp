@@ -121,7 +121,7 @@ std::vector<int> number_list(std::string_view text, std::size_t limit) {
     const auto first = number<int>(part.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : number<int>(part.substr(dash + 1));
     if (!first || !last || *first < 0) continue;
-    for (int n = *first; n <= *last && numbers.size() < limit; ++n) numbers.push_back(n);
+    for (std::int64_t n = *first; n <= *last && numbers.size() < limit; ++n) numbers.push_back(static_cast<int>(n));
   }
   return numbers;
 }
@@ -130,7 +130,7 @@ std::string number_ranges(const std::vector<int>& numbers) {
   std::string out;
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t end = i;
-    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+    while (end + 1 < numbers.size() && numbers[end + 1] == std::int64_t{numbers[end]} + 1) ++end;
     if (!out.empty()) out += ',';
     out += std::to_string(numbers[i]);
     if (end > i) out += '-' + std::to_string(numbers[end]);

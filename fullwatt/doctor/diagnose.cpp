@@ -55,18 +55,24 @@ std::optional<Match> search_log(std::span<const std::string_view> patterns, cons
   return std::nullopt;
 }
 
-/// "0000:01:00" of an Xid line names a device without its function.
+/// "0000:01:00" of an Xid line names a device without its function, and on a MIG slice more follows after a blank.
+/// Where the line names none, it can only mean the one GPU there is; else the words have to do without a name.
 void name_gpu_of_log(const Machine& machine, Match& match) {
-  const auto bdf = match.facts.find("bdf");
-  if (bdf == match.facts.end()) return;
+  const auto captured = match.facts.find("bdf");
+  if (captured == match.facts.end()) {
+    if (machine.gpus.size() == 1) match.about(machine, machine.gpus.front().bdf);
+    match.fact("gpu", "GPU").fact("index", "N");
+    return;
+  }
+  const auto address = captured->second.substr(0, captured->second.find(' '));
   for (const auto& gpu : machine.gpus) {
-    if (gpu.bdf.starts_with(bdf->second)) {
-      match.facts.erase("bdf");
+    if (gpu.bdf.starts_with(address)) {
+      match.facts.erase(captured);
       match.about(machine, gpu.bdf);
       return;
     }
   }
-  match.fact("gpu", "GPU " + bdf->second);
+  match.fact("gpu", "GPU " + address).fact("index", address);
 }
 
 void merge(std::optional<Match>& into, std::optional<Match> more) {
@@ -75,7 +81,9 @@ void merge(std::optional<Match>& into, std::optional<Match> more) {
     into = std::move(more);
     return;
   }
-  std::ranges::move(more->evidence, std::back_inserter(into->evidence));
+  for (auto& seen : more->evidence) {
+    if (std::ranges::find(into->evidence, seen) == into->evidence.end()) into->evidence.push_back(std::move(seen));
+  }
   into->facts.merge(more->facts);
 }
 

@@ -29,6 +29,11 @@ std::string count_names(const std::vector<std::string>& names) {
   return base::join(parts, ", ");
 }
 
+/// Whether Windows shares an NVIDIA GPU with this WSL; /dev/dxg alone may belong to any vendor's GPU.
+bool shared_by_windows(const Machine& machine) {
+  return machine.driver.wsl.dxg && machine.driver.wsl.libcuda;
+}
+
 LayerStatus hardware(const Machine& machine) {
   std::vector<std::string> names;
   bool asleep = false;
@@ -44,10 +49,10 @@ LayerStatus hardware(const Machine& machine) {
     if (gpu.vendor == model::kIntel || gpu.vendor == model::kAmd) names.push_back(gpu.name);
   }
   if (!machine.hardware.pci_devices && names.empty()) return {Layer::hardware, State::unknown, "the PCI bus cannot be listed"};
-  const bool nvidia = !machine.hardware.nvidia().empty() || !machine.gpus.empty() || machine.driver.wsl.dxg;
+  const bool nvidia = !machine.hardware.nvidia().empty() || !machine.gpus.empty() || shared_by_windows(machine);
   auto summary = names.empty() ? std::string("no GPU on the PCI bus") : count_names(names);
   if (!nvidia && !names.empty()) summary += ", no NVIDIA GPU";
-  if (names.empty() && machine.driver.wsl.dxg) summary = "a GPU shared by Windows (/dev/dxg)";
+  if (names.empty() && shared_by_windows(machine)) summary = "a GPU shared by Windows (/dev/dxg)";
   if (asleep) summary += ", asleep";
   return {Layer::hardware, nvidia ? State::works : State::not_applicable, summary};
 }
@@ -103,7 +108,7 @@ LayerStatus pytorch(const Machine& machine) {
     return {Layer::pytorch, works ? State::works : State::broken, summary + (works ? ", a matrix product ran on the GPU" : ", an operation on the GPU fails")};
   }
   if (!answers.available) return {Layer::pytorch, State::unknown, summary + ", GPU not asked"};
-  const bool gpu_expected = !machine.hardware.nvidia().empty() || machine.driver.wsl.dxg;
+  const bool gpu_expected = !machine.hardware.nvidia().empty() || shared_by_windows(machine);
   return {Layer::pytorch, gpu_expected ? State::broken : State::not_applicable, summary + ", sees no GPU"};
 }
 

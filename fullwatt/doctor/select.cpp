@@ -64,6 +64,9 @@ std::string obstacle(const Machine& machine, const GpuStatus& gpu, const model::
   }
   if (machine.nvml.works() && nvml == nullptr) return "NVML does not list it";
   if (!visible_to_user(machine, gpu, pci_position)) return "hidden by CUDA_VISIBLE_DEVICES";
+  const auto& init = machine.cuda.answers.init;
+  if (init && *init != 0) return fmt::format("CUDA does not start (code {})", *init);
+  if (!init && init.error().reason == base::Absent::not_there) return "libcuda is not found";
   const auto* cuda = machine.cuda_by_bdf(gpu.bdf);
   if (cuda != nullptr && ((cuda->context && *cuda->context != 0) || (cuda->launch && *cuda->launch != 0))) return "a test kernel fails on it";
   const auto& archs = machine.torch.answers.archs;

@@ -49,7 +49,7 @@ struct Service {
 
 /// Container facts, as seen from inside one or from its host.
 struct Container {
-  std::string kind;  ///< docker, podman, kubernetes, lxc, unknown; empty outside a container
+  std::string kind;  ///< docker, podman, kubernetes, lxc, apptainer, unknown; empty outside a container
   bool docker_installed = false;
   bool docker_from_snap = false;
   Reading<bool> docker_nvidia_runtime;    ///< the nvidia runtime stands in daemon.json
@@ -116,6 +116,8 @@ struct Driver {
   Container container;
   Wsl wsl;
   std::string hypervisor;                         ///< of a virtual machine; empty on bare metal
+  Reading<int> suspends;                          ///< times the machine slept and woke since it was started
+  Reading<bool> signatures_enforced;              ///< the kernel loads no module without a key it trusts
 
   const DeviceNode* node(std::string_view path) const;
   const Service* service(std::string_view unit) const;
@@ -146,6 +148,8 @@ struct Driver {
     visit("container", self.container);
     visit("wsl", self.wsl);
     visit("hypervisor", self.hypervisor);
+    visit("suspends", self.suspends);
+    visit("signatures_enforced", self.signatures_enforced);
   }
 };
 

@@ -29,6 +29,7 @@ struct Evidence {
   std::string value;
   std::string where;
 
+  bool operator==(const Evidence&) const = default;
   static void fields(auto& self, auto&& visit) {
     visit("what", self.what);
     visit("value", self.value);

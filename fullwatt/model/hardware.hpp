@@ -61,6 +61,7 @@ struct PciGpu {
   Reading<int> proc_minor;
   Reading<std::string> proc_runtime_d3;
   Reading<std::string> proc_dynamic_boost;
+  Reading<int> port_max_width;         ///< the most lanes that the port above it offers
 
   bool is_nvidia() const { return vendor == kNvidia; }
   bool asleep() const { return runtime_status.is("suspended") || power_state.is("D3cold"); }
@@ -93,6 +94,7 @@ struct PciGpu {
     visit("proc_minor", self.proc_minor);
     visit("proc_runtime_d3", self.proc_runtime_d3);
     visit("proc_dynamic_boost", self.proc_dynamic_boost);
+    visit("port_max_width", self.port_max_width);
   }
 };
 
@@ -131,6 +133,8 @@ struct Hardware {
   std::vector<PowerSupply> power_supplies;
   std::vector<ConfigLine> removal_rules;  ///< udev rules and tmpfiles that remove the NVIDIA device at boot
   Reading<bool> vendor_dgpu_disabled;     ///< a laptop vendor's switch (asus-nb-wmi) that powers the GPU off
+  std::vector<ConfigLine> integrated_modes;  ///< settings of GPU switchers that turn the discrete GPU off
+  Reading<std::string> platform_profile;     ///< ACPI power profile of a laptop, such as low-power or performance
 
   std::vector<const PciGpu*> nvidia() const {
     std::vector<const PciGpu*> found;
@@ -149,6 +153,8 @@ struct Hardware {
     visit("power_supplies", self.power_supplies);
     visit("removal_rules", self.removal_rules);
     visit("vendor_dgpu_disabled", self.vendor_dgpu_disabled);
+    visit("integrated_modes", self.integrated_modes);
+    visit("platform_profile", self.platform_profile);
   }
 };
 

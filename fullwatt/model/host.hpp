@@ -128,6 +128,9 @@ struct Process {
   int children = 0;                                ///< direct child processes, loader workers among them
   std::string python;                              ///< its interpreter, when it is one
   bool imports_torch = false;
+  Reading<std::string> visible_devices_in_code;    ///< plain text that its script assigns to CUDA_VISIBLE_DEVICES
+  Reading<int> descriptors;                        ///< open files; absent when they may not be listed
+  std::vector<int> child_pids;
 
   static void fields(auto& self, auto&& visit) {
     visit("pid", self.pid);
@@ -144,6 +147,9 @@ struct Process {
     visit("children", self.children);
     visit("python", self.python);
     visit("imports_torch", self.imports_torch);
+    visit("visible_devices_in_code", self.visible_devices_in_code);
+    visit("descriptors", self.descriptors);
+    visit("child_pids", self.child_pids);
   }
 };
 

@@ -19,6 +19,9 @@ struct TorchInstall {
   std::string conda_build;    ///< build string of conda's package, such as cpu_mkl_py311
   std::string torchvision;    ///< version of the torchvision beside it
   std::vector<std::string> onnxruntime;  ///< names of the onnxruntime packages beside it
+  std::string onnxruntime_gpu;           ///< version of onnxruntime-gpu beside it
+  std::string llama_cpp;                 ///< back end of the llama-cpp-python beside it: cuda, other, cpu
+  std::vector<std::string> bundled;      ///< NVIDIA's libraries that came with it: cuDNN, NCCL, nvJitLink, cuBLAS, cudart
 
   static void fields(auto& self, auto&& visit) {
     visit("site", self.site);
@@ -29,6 +32,9 @@ struct TorchInstall {
     visit("conda_build", self.conda_build);
     visit("torchvision", self.torchvision);
     visit("onnxruntime", self.onnxruntime);
+    visit("onnxruntime_gpu", self.onnxruntime_gpu);
+    visit("llama_cpp", self.llama_cpp);
+    visit("bundled", self.bundled);
   }
 };
 
@@ -113,6 +119,7 @@ struct Torch {
   std::vector<TorchInstall> installs;
   std::vector<JupyterKernel> kernels;
   TorchAnswers answers;
+  std::string shell_interpreter;     ///< what `python` starts in the shell, where a process was asked about
 
   /// The install that the chosen interpreter imports, null when unknown.
   const TorchInstall* active() const;
@@ -122,6 +129,7 @@ struct Torch {
     visit("installs", self.installs);
     visit("kernels", self.kernels);
     visit("answers", self.answers);
+    visit("shell_interpreter", self.shell_interpreter);
   }
 };
 

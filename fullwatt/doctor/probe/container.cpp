@@ -14,13 +14,14 @@ std::string container_kind(Files& files) {
   if (files.exists("/var/run/secrets/kubernetes.io")) return "kubernetes";
   if (files.exists("/run/.containerenv")) return "podman";
   if (files.exists("/.dockerenv")) return "docker";
+  if (files.exists("/.singularity.d")) return "apptainer";
   const auto cgroup = files.read("/proc/1/cgroup").value_or("");
   if (base::contains(cgroup, "kubepods")) return "kubernetes";
   if (base::contains(cgroup, "docker")) return "docker";
   if (base::contains(cgroup, "/lxc")) return "lxc";
-  const auto environment = files.read("/run/systemd/container");
-  if (environment) return std::string(base::trim(*environment));
-  return {};
+  // systemd calls WSL a container too; for the driver it is not one.
+  const auto environment = files.read_line("/run/systemd/container");
+  return environment && *environment != "wsl" ? *environment : std::string{};
 }
 
 /// The value of a plain `name = value` line in a TOML file; enough for the one setting that matters.
@@ -59,10 +60,13 @@ void read_cdi(Files& files, model::Container& container) {
 
 void read_docker(Files& files, model::Container& container) {
   container.docker_from_snap = files.exists("/snap/bin/docker");
-  container.docker_installed = files.exists("/usr/bin/docker") || files.exists("/usr/bin/dockerd") || container.docker_from_snap;
-  container.toolkit_installed = files.exists("/usr/bin/nvidia-ctk") || files.exists("/usr/local/nvidia/toolkit/nvidia-ctk");
+  container.docker_installed =
+      files.exists("/usr/bin/docker") || files.exists("/usr/bin/dockerd") || container.docker_from_snap;
+  container.toolkit_installed =
+      files.exists("/usr/bin/nvidia-ctk") || files.exists("/usr/local/nvidia/toolkit/nvidia-ctk");
   const auto daemon = files.read("/etc/docker/daemon.json");
-  container.docker_nvidia_runtime = daemon ? Reading<bool>(base::contains(*daemon, "nvidia-container-runtime")) : daemon.error();
+  container.docker_nvidia_runtime =
+      daemon ? Reading<bool>(base::contains(*daemon, "nvidia-container-runtime")) : daemon.error();
 }
 
 }  // namespace

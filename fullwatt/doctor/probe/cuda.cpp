@@ -107,7 +107,8 @@ base::Reading<bool> cache_writable(Files& files, const base::Environment& enviro
   }
   const auto info = files.info(folder);
   if (!info) return info.error();
-  return files.open_error(folder + "/index") != EACCES;
+  const auto error = files.open_error(folder + "/index");
+  return error != EACCES && error != EROFS;
 }
 
 }  // namespace

@@ -33,29 +33,41 @@ std::vector<model::ConfigLine> config_lines(Files& files, const std::string& fol
 
 std::vector<std::string> words_of(std::string_view line) {
   std::vector<std::string> words;
-  for (auto word : base::split(line, ' ')) {
-    if (!base::trim(word).empty()) words.emplace_back(base::trim(word));
+  for (line = base::trim(line); !line.empty(); line = base::trim(line)) {
+    const auto end = std::min(line.find_first_of(" \t\n"), line.size());
+    words.emplace_back(line.substr(0, end));
+    line.remove_prefix(end);
   }
   return words;
 }
 
+/// "blacklist nvidia", "install nvidia /bin/false" or "alias nvidia off", as envycontrol and prime-select write them.
 bool keeps_nvidia_out(std::string_view line) {
+  constexpr std::array kNothing{"/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true"};
   const auto words = words_of(line);
-  if (words.size() < 2) return false;
-  const bool names_nvidia = words[1] == "nvidia" || words[1] == "nvidia-current";
-  const bool is_false = words.size() >= 3 && (words[2] == "/bin/false" || words[2] == "/bin/true" ||
-                                              words[2] == "/usr/bin/false" || words[2] == "/usr/bin/true");
-  return names_nvidia && (words[0] == "blacklist" || (words[0] == "install" && is_false));
+  if (words.size() < 2 || (words[1] != "nvidia" && words[1] != "nvidia-current")) return false;
+  if (words[0] == "blacklist") return true;
+  if (words.size() < 3) return false;
+  return (words[0] == "install" && std::ranges::find(kNothing, words[2]) != kNothing.end()) ||
+         (words[0] == "alias" && words[2] == "off");
 }
 
 bool reserves_for_vfio(std::string_view line) {
   return line.starts_with("options") && base::contains(line, "vfio-pci") && base::contains(base::lower(line), "10de:");
 }
 
+/// Adds what is not known yet: on most systems /lib is /usr/lib, and each file is met twice.
+void add_new(std::vector<model::ConfigLine>& known, std::vector<model::ConfigLine> found) {
+  for (auto& line : found) {
+    const auto same = [&](const auto& other) { return other.path == "/usr" + line.path && other.line == line.line; };
+    if (std::ranges::none_of(known, same)) known.push_back(std::move(line));
+  }
+}
+
 void read_module_options(Files& files, model::Driver& driver) {
   for (const std::string folder : {"/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d"}) {
-    std::ranges::move(config_lines(files, folder, keeps_nvidia_out), std::back_inserter(driver.blacklists));
-    std::ranges::move(config_lines(files, folder, reserves_for_vfio), std::back_inserter(driver.vfio_ids));
+    add_new(driver.blacklists, config_lines(files, folder, keeps_nvidia_out));
+    add_new(driver.vfio_ids, config_lines(files, folder, reserves_for_vfio));
   }
   driver.kernel_command_line = files.read_line("/proc/cmdline").value_or("");
   for (const auto& word : words_of(driver.kernel_command_line)) {
@@ -68,7 +80,8 @@ void read_module_options(Files& files, model::Driver& driver) {
   }
 }
 
-/// The module's text in /proc/driver/nvidia/version: "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release …".
+/// The module's text in /proc/driver/nvidia/version: "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64 580.95.05
+/// Release …".
 void read_loaded_module(Files& files, model::Driver& driver) {
   driver.loaded = files.exists("/sys/module/nvidia");
   driver.uvm_loaded = files.exists("/sys/module/nvidia_uvm");
@@ -98,27 +111,41 @@ void read_loaded_module(Files& files, model::Driver& driver) {
   }
 }
 
+/// nvidia.ko, and Debian's nvidia-current.ko, nvidia-tesla-535.ko and nvidia-legacy-390xx.ko; not nvidia-uvm.ko and
+/// others.
+bool is_main_module(std::string_view file) {
+  const auto name = file.substr(0, file.find(".ko"));
+  if (name == "nvidia") return true;
+  constexpr std::array kParts{"-uvm", "-drm", "-modeset", "-peermem"};
+  const bool renamed =
+      name.starts_with("nvidia-current") || name.starts_with("nvidia-tesla") || name.starts_with("nvidia-legacy");
+  return renamed && std::ranges::none_of(kParts, [&](const char* part) { return name.ends_with(part); });
+}
+
 /// Paths of nvidia.ko in a kernel's modules.dep, which lists what modprobe can find.
-std::vector<std::string> nvidia_modules(Files& files, const std::string& kernel) {
+std::vector<std::string> nvidia_modules(Files& files, const std::string& folder) {
   std::vector<std::string> found;
-  const auto folder = "/lib/modules/" + kernel;
   const auto text = files.grep(folder + "/modules.dep", "nvidia");
   if (!text) return found;
   for (auto line : base::lines(*text)) {
     const auto path = line.substr(0, line.find(':'));
-    if (base::file_name(path).starts_with("nvidia.ko")) {
-      found.push_back(path.starts_with('/') ? std::string(path) : folder + "/" + std::string(path));
-    }
+    if (!is_main_module(base::file_name(path))) continue;
+    found.push_back(path.starts_with('/') ? std::string(path) : folder + "/" + std::string(path));
   }
   return found;
 }
 
 void read_module_files(Files& files, model::Driver& driver) {
-  driver.module_files = nvidia_modules(files, driver.kernel);
+  driver.module_files = nvidia_modules(files, "/lib/modules/" + driver.kernel);
+  if (driver.module_files.empty()) {
+    driver.module_files =
+        nvidia_modules(files, "/run/booted-system/kernel-modules/lib/modules/" + driver.kernel);  // NixOS
+  }
   driver.kernel_headers = files.exists("/lib/modules/" + driver.kernel + "/build");
   if (const auto kernels = files.list("/lib/modules")) {
     for (const auto& kernel : *kernels) {
-      if (kernel != driver.kernel && !nvidia_modules(files, kernel).empty()) driver.module_other_kernels.push_back(kernel);
+      if (kernel == driver.kernel || nvidia_modules(files, "/lib/modules/" + kernel).empty()) continue;
+      driver.module_other_kernels.push_back(kernel);
     }
   }
   const auto firmware = files.list("/lib/firmware/nvidia");
@@ -141,6 +168,15 @@ void read_secure_boot(Files& files, model::Driver& driver) {
   } else {
     driver.secure_boot = !text->empty() && text->back() == '\1';
   }
+}
+
+/// Lockdown, "none [integrity] confidentiality", or a switch of the kernel's own; either is enough.
+Reading<bool> read_signatures_enforced(Files& files) {
+  const auto lockdown = files.read_line("/sys/kernel/security/lockdown");
+  const auto enforce = files.read_line("/sys/module/module/parameters/sig_enforce");
+  if (enforce.is("Y") || (lockdown && !base::contains(*lockdown, "[none]"))) return true;
+  if (enforce && lockdown) return false;
+  return enforce ? lockdown.error() : enforce.error();
 }
 
 void read_node(Files& files, model::Driver& driver, const std::string& path, bool may_open) {
@@ -179,8 +215,8 @@ struct KnownService {
   std::string_view process;  ///< as /proc/<pid>/comm shows it, at most 15 characters
 };
 constexpr std::array kServices{
-    KnownService{"nvidia-fabricmanager", "nv-fabricmanage"}, KnownService{"nvidia-powerd", "nvidia-powerd"},
-    KnownService{"nvidia-persistenced", "nvidia-persiste"},  KnownService{"nvidia-gridd", "nvidia-gridd"},
+    KnownService{"nvidia-fabricmanager", "nv-fabricmanage"},    KnownService{"nvidia-powerd", "nvidia-powerd"},
+    KnownService{"nvidia-persistenced", "nvidia-persiste"},     KnownService{"nvidia-gridd", "nvidia-gridd"},
     KnownService{"nvidia-cuda-mps-control", "nvidia-cuda-mps"},
 };
 
@@ -198,7 +234,8 @@ void read_services(Files& files, const model::System& system, model::Driver& dri
     for (const auto& [package, version] : system.packages) {
       if (package.starts_with(known.unit)) service.version = version;
     }
-    if (const auto log = system.service_logs.find(service.unit); log != system.service_logs.end()) service.log = log->second;
+    if (const auto log = system.service_logs.find(service.unit); log != system.service_logs.end())
+      service.log = log->second;
     if (service.installed || service.running) driver.services.push_back(std::move(service));
   }
 }
@@ -218,6 +255,15 @@ std::string read_hypervisor(Files& files) {
   if (!cpuinfo || cpuinfo->empty()) return {};
   const auto product = files.read_line("/sys/class/dmi/id/sys_vendor");
   return product && !product->empty() ? *product : "unknown";
+}
+
+/// The kernel counts each sleep that it came back from; the file is readable where the kernel log is not.
+Reading<int> read_suspends(Files& files) {
+  const auto text = files.read_line("/sys/power/suspend_stats/success");
+  if (!text) return text.error();
+  const auto count = base::number<int>(*text);
+  if (!count) return base::absent(Absent::failed, *text);
+  return *count;
 }
 
 std::string read_distribution(Files& files) {
@@ -248,6 +294,8 @@ model::Driver probe_driver(base::Files& files, const model::System& system, cons
   driver.container = probe_container(files);
   read_wsl(files, environment, driver);
   driver.hypervisor = read_hypervisor(files);
+  driver.suspends = read_suspends(files);
+  driver.signatures_enforced = read_signatures_enforced(files);
   return driver;
 }
 

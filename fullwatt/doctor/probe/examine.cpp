@@ -45,8 +45,9 @@ class Examination {
     machine_.cuda = read_files("cuda files", [world = world_, system, environment = environment_] {
       return probe_cuda(world->files(), system, environment);
     });
-    machine_.host = read_files("host", [world = world_, system, environment = environment_] {
-      return probe_host(world->files(), system, environment);
+    const int pid = machine_.process ? machine_.process->pid : 0;
+    machine_.host = read_files("host", [world = world_, system, environment = environment_, pid] {
+      return probe_host(world->files(), system, environment, pid);
     });
     collect(vendors);
     name_processes();
@@ -90,14 +91,14 @@ class Examination {
     const bool touch = may_touch_gpu();
     machine_.torch = read_files("torch files", [world = world_, target = target_, environment = environment_,
                                                 process = machine_.process] {
-      return probe_torch(world->files(), target, environment, process ? &*process : nullptr);
+      return probe_torch(world->files(), target, environment, world->environment(), process ? &*process : nullptr);
     });
     Vendors vendors;
     vendors.nvml = std::async(std::launch::async, [this, touch] {
       model::Nvml asleep;
       asleep.library = absent(Absent::asleep);
       asleep.init = absent(Absent::asleep);
-      return touch ? world_->nvml(environment_) : asleep;
+      return touch ? world_->nvml(environment_, target_.nvml_limit) : asleep;
     });
     vendors.cuda = std::async(std::launch::async, [this, touch] {
       model::CudaAnswers asleep;

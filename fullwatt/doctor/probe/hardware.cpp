@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "catalog/catalog.hpp"
@@ -147,8 +148,12 @@ void decide_discrete(Files& files, PciGpu& gpu, bool tegra) {
 /// The name of the vendor's generation, for GPUs that no driver has named.
 void name_by_device(PciGpu& gpu) {
   if (!gpu.name.empty()) return;
-  if (gpu.vendor == model::kIntel) gpu.name = "Intel graphics";
-  if (gpu.vendor == model::kAmd) gpu.name = "AMD graphics";
+  constexpr std::array kNames{std::pair{model::kIntel, "Intel graphics"}, std::pair{model::kAmd, "AMD graphics"},
+                              std::pair{0x1a03, "ASPEED display"},        std::pair{0x1af4, "virtio display"},
+                              std::pair{0x1234, "QEMU display"},          std::pair{0x15ad, "VMware display"},
+                              std::pair{0x1414, "Hyper-V display"}};
+  const auto at = std::ranges::find(kNames, gpu.vendor, &std::pair<int, const char*>::first);
+  if (at != kNames.end()) gpu.name = at->second;
   if (gpu.vendor != model::kNvidia) return;
   const auto* architecture = catalog::architecture_of(gpu.device);
   gpu.name = architecture != nullptr ? "NVIDIA " + std::string(architecture->name) + " GPU" : "NVIDIA GPU";
@@ -173,6 +178,7 @@ PciGpu read_gpu(Files& files, const std::string& bdf, int vendor, int pci_class,
   gpu.local_cpus = files.read_line(folder + "local_cpulist");
   gpu.bars = read_bars(files, folder);
   gpu.bridges = read_bridges(files, bdf);
+  if (!gpu.bridges.empty()) gpu.port_max_width = read_width(files, kPci + gpu.bridges.back() + "/max_link_width");
   // Configuration space is only read while the device is awake: reading it in D3cold returns ones without meaning it.
   if (vendor == model::kNvidia && !gpu.asleep()) {
     const auto config = files.read(folder + "config", 64);
@@ -199,6 +205,8 @@ void read_bus(Files& files, model::Hardware& hardware) {
     const auto pci_class = read_number<int>(files, kPci + bdf + "/class", 16).value_or(0);
     const auto vendor = read_number<int>(files, kPci + bdf + "/vendor", 16).value_or(0);
     if (vendor == model::kNvidia && pci_class >> 8 == 0x0680) ++hardware.nvswitches;
+    // A virtual function is a slice that a host hands to its guests, not a GPU of its own.
+    if (files.read_link(kPci + bdf + "/physfn")) continue;
     if (pci_class >> 16 == 0x03) hardware.gpus.push_back(read_gpu(files, bdf, vendor, pci_class, hardware.soc_tegra));
   }
 }
@@ -208,6 +216,8 @@ void read_power_supplies(Files& files, model::Hardware& hardware) {
   const auto names = files.list(root);
   if (!names) return;
   for (const auto& name : *names) {
+    // The battery of a wireless mouse says nothing about the machine.
+    if (files.read_line(root + "/" + name + "/scope").is("Device")) continue;
     model::PowerSupply supply;
     supply.name = name;
     supply.type = files.read_line(root + "/" + name + "/type").value_or("");
@@ -217,28 +227,55 @@ void read_power_supplies(Files& files, model::Hardware& hardware) {
   }
 }
 
-/// Rules that envycontrol, supergfxctl and their kin leave behind: they delete the NVIDIA device at every boot.
+/// Whether a udev rule deletes NVIDIA's display device. NVIDIA's own rules delete only the audio and USB functions
+/// beside it, which is harmless.
+bool removes_gpu(std::string_view line) {
+  if (base::trim(line).starts_with('#')) return false;
+  if (!base::contains(line, "ATTR{remove}=\"1\"") || !base::contains(line, "0x10de")) return false;
+  const auto at = line.find("ATTR{class}==");
+  return at == std::string_view::npos || base::contains(line.substr(at, line.find(',', at) - at), "0x03");
+}
+
+void read_removal_rule(Files& files, const std::string& path, model::Hardware& hardware) {
+  const auto text = files.read(path);
+  if (!text) return;
+  int number = 0;
+  for (auto line : base::lines(*text)) {
+    ++number;
+    if (!removes_gpu(line)) continue;
+    hardware.removal_rules.push_back({path, number, std::string(base::trim(line))});
+    return;
+  }
+}
+
+/// Rules that envycontrol, prime-select and their kin leave behind: they delete the NVIDIA device at every boot. An
+/// administrator's rules may have any name; of the many that packages bring only those named after NVIDIA are read.
 void read_removal_rules(Files& files, model::Hardware& hardware) {
-  for (const std::string folder : {"/etc/udev/rules.d", "/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/run/udev/rules.d"}) {
+  for (const std::string folder :
+       {"/etc/udev/rules.d", "/run/udev/rules.d", "/lib/udev/rules.d", "/usr/lib/udev/rules.d"}) {
+    const bool from_packages = folder.starts_with("/lib") || folder.starts_with("/usr");
     const auto names = files.list(folder);
-    if (!names) continue;
-    for (const auto& name : *names) {
-      if (!base::contains(base::lower(name), "nvidia")) continue;
-      const auto path = folder + "/" + name;
-      const auto text = files.read(path);
-      if (!text) continue;
-      int number = 0;
-      for (auto line : base::lines(*text)) {
-        ++number;
-        if (base::contains(line, "ATTR{remove}=\"1\"") && base::contains(line, "0x10de") && !base::trim(line).starts_with('#')) {
-          hardware.removal_rules.push_back({path, number, std::string(line)});
-          break;
-        }
-      }
+    for (const auto& name : names.value_or(std::vector<std::string>{})) {
+      if (!name.ends_with(".rules") || (from_packages && !base::contains(base::lower(name), "nvidia"))) continue;
+      read_removal_rule(files, folder + "/" + name, hardware);
     }
   }
   const std::string tmpfile = "/etc/tmpfiles.d/nvidia_no_gpu.conf";
   if (files.exists(tmpfile)) hardware.removal_rules.push_back({tmpfile, 1, files.read_line(tmpfile).value_or("")});
+}
+
+/// What supergfxctl was last told, where that was to do without the discrete GPU.
+void read_integrated_modes(Files& files, model::Hardware& hardware) {
+  const std::string path = "/etc/supergfxd.conf";
+  const auto text = files.read(path);
+  if (!text) return;
+  int number = 0;
+  for (auto line : base::lines(*text)) {
+    ++number;
+    const auto setting = base::trim(line);
+    if (!setting.starts_with("\"mode\"") || !base::contains(setting, "\"Integrated\"")) continue;
+    hardware.integrated_modes.push_back({path, number, std::string(setting)});
+  }
 }
 
 }  // namespace
@@ -250,7 +287,12 @@ model::Hardware probe_hardware(base::Files& files) {
   read_bus(files, hardware);
   read_power_supplies(files, hardware);
   read_removal_rules(files, hardware);
-  const auto disabled = files.read_line("/sys/devices/platform/asus-nb-wmi/dgpu_disable");
+  read_integrated_modes(files, hardware);
+  hardware.platform_profile = files.read_line("/sys/firmware/acpi/platform_profile");
+  auto disabled = files.read_line("/sys/devices/platform/asus-nb-wmi/dgpu_disable");
+  if (!disabled) {
+    disabled = files.read_line("/sys/class/firmware-attributes/asus-armoury/attributes/dgpu_disable/current_value");
+  }
   hardware.vendor_dgpu_disabled = disabled ? Reading<bool>(*disabled == "1") : disabled.error();
   return hardware;
 }

@@ -27,8 +27,9 @@ std::uint64_t meminfo(std::string_view text, std::string_view name) {
   return 0;
 }
 
-std::string own_cgroup(Files& files) {
-  const auto text = files.read("/proc/self/cgroup");
+/// The cgroup of the training asked about, or of this process.
+std::string cgroup_of(Files& files, int pid) {
+  const auto text = files.read("/proc/" + (pid == 0 ? std::string("self") : std::to_string(pid)) + "/cgroup");
   if (!text) return {};
   for (auto line : base::lines(*text)) {
     if (line.starts_with("0::")) return "/sys/fs/cgroup" + std::string(line.substr(3));
@@ -37,9 +38,9 @@ std::string own_cgroup(Files& files) {
 }
 
 /// The folders from the process's own cgroup up to the root: a limit anywhere above counts.
-std::vector<std::string> cgroup_folders(Files& files) {
+std::vector<std::string> cgroup_folders(Files& files, int pid) {
   std::vector<std::string> folders;
-  auto folder = own_cgroup(files);
+  auto folder = cgroup_of(files, pid);
   while (folder.size() > std::string_view("/sys/fs/cgroup").size()) {
     folders.push_back(base::normal_path(folder));
     folder = std::string(base::folder_of(base::normal_path(folder)));
@@ -78,13 +79,13 @@ Reading<std::uint64_t> stat_value(std::string_view text, std::string_view name) 
   return base::absent(Absent::not_there);
 }
 
-void read_cgroup(Files& files, model::Host& host) {
+void read_cgroup(Files& files, int pid, model::Host& host) {
   host.cpu_quota = base::absent(Absent::unsupported, "no limit");
   host.memory_limit_bytes = base::absent(Absent::unsupported, "no limit");
   const auto tighten = [](auto& limit, auto value) {
     if (!limit || value < *limit) limit = value;
   };
-  for (const auto& folder : cgroup_folders(files)) {
+  for (const auto& folder : cgroup_folders(files, pid)) {
     if (const auto quota = v2_quota(files, folder)) tighten(host.cpu_quota, *quota);
     const auto memory = files.read_line(folder + "/memory.max");
     if (const auto bytes = memory ? base::number<std::uint64_t>(*memory) : std::nullopt) tighten(host.memory_limit_bytes, *bytes);
@@ -132,6 +133,15 @@ void read_shared_memory(Files& files, model::Host& host) {
   }
 }
 
+/// A lock for several platforms holds several torch packages: every source counts.
+void add_source(std::string_view line, model::Host& host) {
+  if (!host.lock_torch_source) {
+    host.lock_torch_source = std::string(line);
+  } else if (!base::contains(*host.lock_torch_source, line)) {
+    *host.lock_torch_source += "; " + std::string(line);
+  }
+}
+
 /// uv.lock: the [[package]] whose name is torch says where it is taken from.
 void read_lock_file(Files& files, const base::Environment& environment, model::Host& host) {
   const auto folder = environment.find("PWD");
@@ -146,7 +156,7 @@ void read_lock_file(Files& files, const base::Environment& environment, model::H
     for (auto line : base::lines(*text)) {
       if (line.starts_with("[[package]]")) in_torch = false;
       if (line == "name = \"torch\"") in_torch = true;
-      if (in_torch && (line.starts_with("source =") || line.starts_with("url ="))) host.lock_torch_source = std::string(line);
+      if (in_torch && (line.starts_with("source =") || line.starts_with("url ="))) add_source(line, host);
     }
   }
 }
@@ -165,11 +175,11 @@ base::Environment relevant(const base::Environment& environment) {
   return kept;
 }
 
-model::Host probe_host(base::Files& files, model::System system, const base::Environment& environment) {
+model::Host probe_host(base::Files& files, model::System system, const base::Environment& environment, int pid) {
   model::Host host;
   host.system = std::move(system);
   host.environment = relevant(environment);
-  read_cgroup(files, host);
+  read_cgroup(files, pid, host);
   read_memory(files, host);
   host.io_pressure = pressure(files, "/proc/pressure/io");
   host.memory_pressure = pressure(files, "/proc/pressure/memory");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "fullwatt/base/text.hpp"
@@ -12,8 +13,9 @@ using base::Absent;
 using base::Files;
 using base::Reading;
 
-constexpr std::array kLibraryParts{"libcuda.so", "libcudart", "libcudnn", "libnccl", "libnvJitLink", "libcublas",
-                                   "libtorch", "libnvidia-ml", "libonnxruntime", "libllama", "libggml"};
+constexpr std::array kLibraryParts{"libcuda.so",     "libcudart", "libcudnn", "libnccl",
+                                   "libnvJitLink",   "libcublas", "libtorch", "libnvidia-ml",
+                                   "libonnxruntime", "libllama",  "libggml"};
 
 Reading<std::string> status_value(std::string_view text, std::string_view name) {
   for (auto line : base::lines(text)) {
@@ -53,15 +55,79 @@ void read_libraries(Files& files, const std::string& folder, model::Process& pro
   process.imports_torch = std::ranges::any_of(seen, [](const auto& path) { return base::contains(path, "libtorch"); });
 }
 
+/// The way to the GPU: NVIDIA's own nodes, Windows' one under WSL2, and those of Tegra.
+bool leads_to_gpu(std::string_view node) {
+  constexpr std::array kNodes{"/dev/nvidia", "/dev/dxg", "/dev/nvhost-", "/dev/nvmap"};
+  return std::ranges::any_of(kNodes, [&](const char* start) { return node.starts_with(start); });
+}
+
 void read_gpu_nodes(Files& files, const std::string& folder, model::Process& process) {
   const auto descriptors = files.list(folder + "/fd");
-  if (!descriptors) return;
+  if (!descriptors) {
+    process.descriptors = descriptors.error();
+    return;
+  }
+  process.descriptors = static_cast<int>(descriptors->size());
   std::set<std::string> nodes;
   for (const auto& descriptor : *descriptors) {
     const auto target = files.read_link(folder + "/fd/" + descriptor);
-    if (target && target->starts_with("/dev/nvidia")) nodes.insert(*target);
+    if (target && leads_to_gpu(*target)) nodes.insert(*target);
   }
   process.gpu_nodes.assign(nodes.begin(), nodes.end());
+}
+
+void read_children(Files& files, const std::string& folder, model::Process& process) {
+  const auto text = files.read(folder + "/task/" + std::to_string(process.pid) + "/children").value_or("");
+  for (auto child : base::split(base::trim(text), ' ')) {
+    if (const auto pid = base::number<int>(child)) process.child_pids.push_back(*pid);
+  }
+  process.children = static_cast<int>(process.child_pids.size());
+}
+
+/// A virtual environment's python is a link to the base one: what was typed, or the environment, tells which it was.
+std::string interpreter_of(Files& files, const std::string& executable, const model::Process& process) {
+  if (!process.command.empty() && process.command.front().starts_with('/')) return process.command.front();
+  for (const auto* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const auto prefix = process.environment.find(name);
+    if (prefix != process.environment.end() && files.exists(prefix->second + "/bin/python"))
+      return prefix->second + "/bin/python";
+  }
+  return executable;
+}
+
+/// The script of `python train.py …` as an absolute path; empty for `python -m …` and for other programs.
+std::string script_of(Files& files, const std::string& folder, const model::Process& process) {
+  const auto at = std::ranges::find_if(process.command, [](const auto& word) { return word.ends_with(".py"); });
+  if (at == process.command.end()) return {};
+  if (at->starts_with('/')) return *at;
+  const auto working = files.read_link(folder + "/cwd");
+  return working ? base::normal_path(*working + "/" + *at) : std::string{};
+}
+
+/// The text in a line such as `os.environ["CUDA_VISIBLE_DEVICES"] = "1"`; nothing where it is not written out.
+std::optional<std::string> assigned_text(std::string_view line, std::string_view name) {
+  line = base::trim(line);
+  const auto at = line.find(name);
+  if (line.starts_with('#') || at == std::string_view::npos) return std::nullopt;
+  auto rest = line.substr(at + name.size());
+  if (!rest.starts_with("\"]") && !rest.starts_with("']")) return std::nullopt;
+  rest = base::trim(rest.substr(2));
+  if (!rest.starts_with('=') || rest.starts_with("==")) return std::nullopt;
+  rest = base::trim(rest.substr(1));
+  if (rest.empty() || (rest.front() != '"' && rest.front() != '\'')) return std::nullopt;
+  const auto end = rest.find(rest.front(), 1);
+  return end == std::string_view::npos ? std::nullopt : std::optional(std::string(rest.substr(1, end - 1)));
+}
+
+Reading<std::string> visible_devices_in_code(Files& files, const std::string& script) {
+  constexpr std::string_view kName = "CUDA_VISIBLE_DEVICES";
+  if (script.empty()) return base::absent(Absent::not_there);
+  const auto text = files.grep(script, kName);
+  if (!text) return text.error();
+  for (auto line : base::lines(*text)) {
+    if (auto value = assigned_text(line, kName)) return *std::move(value);
+  }
+  return base::absent(Absent::not_there);
 }
 
 }  // namespace
@@ -76,7 +142,8 @@ base::Reading<model::Process> probe_process(base::Files& files, int pid) {
   process.state = status_value(*status, "State").value_or("");
   process.cpus = status_value(*status, "Cpus_allowed_list");
   process.memory_nodes = status_value(*status, "Mems_allowed_list");
-  for (auto part : base::split(files.read(folder + "/cmdline").value_or(""), '\0')) {
+  const auto command = files.read(folder + "/cmdline").value_or("");
+  for (auto part : base::split(command, '\0')) {
     if (!part.empty()) process.command.emplace_back(part);
   }
   process.environment = relevant(base::parse_environment(files.read(folder + "/environ").value_or("")));
@@ -84,15 +151,11 @@ base::Reading<model::Process> probe_process(base::Files& files, int pid) {
   process.limit_memlock = limit_value(limits, "Max locked memory");
   process.limit_address_space = limit_value(limits, "Max address space");
   const auto exe = files.read_link(folder + "/exe");
-  if (exe && base::file_name(*exe).starts_with("python")) {
-    // A virtual environment's python is a link to the base one: what was typed tells which it was.
-    const bool typed = !process.command.empty() && process.command.front().starts_with('/');
-    process.python = typed ? process.command.front() : *exe;
-  }
-  const auto children = files.read(folder + "/task/" + std::to_string(pid) + "/children").value_or("");
-  for (auto child : base::split(children, ' ')) process.children += base::trim(child).empty() ? 0 : 1;
+  if (exe && base::file_name(*exe).starts_with("python")) process.python = interpreter_of(files, *exe, process);
+  read_children(files, folder, process);
   read_libraries(files, folder, process);
   read_gpu_nodes(files, folder, process);
+  process.visible_devices_in_code = visible_devices_in_code(files, script_of(files, folder, process));
   return process;
 }
 

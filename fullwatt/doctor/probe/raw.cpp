@@ -107,6 +107,8 @@ void apply_property(base::TreeEntry& entry, const std::string& key, const Json& 
     info().kind = base::FileInfo::Kind::directory;
   } else if (key == "open") {
     entry.open_error = error_number(value, at);
+  } else if (key == "read") {
+    entry.text = base::absent_from_errno(error_number(value, at));
   } else if (key == "error") {
     const auto why = base::absent_from_errno(error_number(value, at));
     entry.text = why;
@@ -165,7 +167,9 @@ Json encode_entry(const base::TreeEntry& entry) {
   const auto denied = [](const auto& reading) {
     return !reading && reading.error().reason != base::Absent::not_asked && reading.error().reason != base::Absent::not_there;
   };
+  if (entry.info && !entry.text && entry.text.error().code != 0) json["read"] = error_name(entry.text.error().code);
   if (json.empty() && denied(entry.text)) json["error"] = error_name(entry.text.error().code);
+  if (json.empty() && denied(entry.info)) json["error"] = error_name(entry.info.error().code);
   if (json.empty()) return nullptr;
   if (json.size() == 1 && json.contains("text")) return json["text"];
   return json;
@@ -255,9 +259,8 @@ Target decode_target(const Json& json) {
       target.wake = model::json_detail::decode<bool>(value, "target.wake");
     } else if (key == "log") {
       target.log.emplace();
-      for (auto line : base::lines(model::json_detail::decode<std::string>(value, "target.log"))) {
-        target.log->emplace_back(line);
-      }
+      const auto text = model::json_detail::decode<std::string>(value, "target.log");
+      for (auto line : base::lines(text)) target.log->emplace_back(line);
     } else {
       wrong("target." + key + ": no such field");
     }

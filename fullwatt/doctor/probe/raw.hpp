@@ -58,7 +58,7 @@ class RecordingWorld final : public World {
   base::Files& files() override { return files_; }
   const base::Environment& environment() override { return source_->environment(); }
   model::System system() override;
-  model::Nvml nvml(const base::Environment& environment) override;
+  model::Nvml nvml(const base::Environment& environment, std::chrono::milliseconds limit) override;
   model::CudaAnswers cuda(const base::Environment& environment, std::chrono::milliseconds limit) override;
   model::TorchAnswers torch(const std::string& interpreter, const base::Environment& environment, bool touch_gpu,
                             std::chrono::milliseconds limit) override;

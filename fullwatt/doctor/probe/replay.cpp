@@ -13,7 +13,7 @@ class ReplayedWorld final : public World {
   base::Files& files() override { return files_; }
   const base::Environment& environment() override { return raw_.environment; }
   model::System system() override { return raw_.system; }
-  model::Nvml nvml(const base::Environment&) override { return raw_.nvml; }
+  model::Nvml nvml(const base::Environment&, std::chrono::milliseconds) override { return raw_.nvml; }
   model::CudaAnswers cuda(const base::Environment&, std::chrono::milliseconds) override { return raw_.cuda; }
   model::TorchAnswers torch(const std::string&, const base::Environment&, bool touch_gpu,
                             std::chrono::milliseconds) override {
@@ -48,8 +48,8 @@ model::System RecordingWorld::system() {
   return answer;
 }
 
-model::Nvml RecordingWorld::nvml(const base::Environment& environment) {
-  auto answer = source_->nvml(environment);
+model::Nvml RecordingWorld::nvml(const base::Environment& environment, std::chrono::milliseconds limit) {
+  auto answer = source_->nvml(environment, limit);
   const std::scoped_lock lock(mutex_);
   raw_.nvml = answer;
   return answer;

@@ -1,5 +1,11 @@
 #include "fullwatt/doctor/probe/system.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <set>
+
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -8,12 +14,6 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <fstream>
-#include <set>
 
 #include "fullwatt/base/files.hpp"
 #include "fullwatt/base/process.hpp"
@@ -50,7 +50,7 @@ Reading<std::uint64_t> limit_of(__rlimit_resource resource) {
 }
 
 void read_shm(model::System& system) {
-  struct statvfs space {};
+  struct statvfs space{};
   if (::statvfs("/dev/shm", &space) != 0) {
     system.shm_total_bytes = base::absent_from_errno(errno);
     system.shm_free_bytes = system.shm_total_bytes.error();
@@ -58,6 +58,18 @@ void read_shm(model::System& system) {
   }
   system.shm_total_bytes = static_cast<std::uint64_t>(space.f_blocks) * space.f_frsize;
   system.shm_free_bytes = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
+}
+
+/// The lines of one record. NVIDIA's module writes several at once, and the kernel escapes the ends between them.
+std::vector<std::string> record_lines(std::string_view text) {
+  constexpr std::string_view kLineEnd = "\\x0a";
+  std::vector<std::string> lines;
+  for (auto end = text.find(kLineEnd); end != std::string_view::npos; end = text.find(kLineEnd)) {
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + kLineEnd.size());
+  }
+  lines.emplace_back(text);
+  return lines;
 }
 
 /// A record of /dev/kmsg is "priority,sequence,time,flags;text"; continuation lines start with a blank.
@@ -77,8 +89,8 @@ Reading<std::vector<std::string>> read_kmsg() {
     const auto got = ::read(fd, record.data(), record.size());
     if (got < 0 && errno == EPIPE) continue;  // records were overwritten while we read; go on with the next
     if (got <= 0) break;
-    auto text = kmsg_text({record.data(), static_cast<std::size_t>(got)});
-    if (matters_in_kernel_log(text)) lines.push_back(std::move(text));
+    const auto text = kmsg_text({record.data(), static_cast<std::size_t>(got)});
+    if (matters_in_kernel_log(text)) std::ranges::move(record_lines(text), std::back_inserter(lines));
   }
   ::close(fd);
   return lines;
@@ -124,7 +136,8 @@ std::vector<std::string> gpu_nodes_of(base::Files& files, const std::string& fol
 /// "1234 (name with ) in it) S …": the name ends at the last parenthesis.
 std::string state_of(std::string_view stat) {
   const auto close = stat.rfind(')');
-  return close == std::string_view::npos || close + 2 >= stat.size() ? std::string{} : std::string(stat.substr(close + 2, 1));
+  return close == std::string_view::npos || close + 2 >= stat.size() ? std::string{}
+                                                                     : std::string(stat.substr(close + 2, 1));
 }
 
 void read_processes(model::System& system) {
@@ -138,7 +151,8 @@ void read_processes(model::System& system) {
     process.pid = *pid;
     process.name = files.read_line(folder + "/comm").value_or("");
     process.gpu_nodes = gpu_nodes_of(files, folder);
-    const bool daemon = std::ranges::any_of(kDaemons, [&](const char* known) { return process.name.starts_with(known); });
+    const bool daemon =
+        std::ranges::any_of(kDaemons, [&](const char* known) { return process.name.starts_with(known); });
     if (!daemon && process.gpu_nodes.empty()) continue;
     process.state = state_of(files.read_line(folder + "/stat").value_or(""));
     system.processes.push_back(std::move(process));
@@ -173,7 +187,8 @@ void read_interfaces(model::System& system) {
   if (::getifaddrs(&all) != 0) return;
   std::set<std::string> up;
   for (const auto* at = all; at != nullptr; at = at->ifa_next) {
-    const bool has_address = at->ifa_addr != nullptr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
+    const bool has_address =
+        at->ifa_addr != nullptr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
     if (has_address && (at->ifa_flags & IFF_UP) != 0) up.insert(at->ifa_name);
   }
   ::freeifaddrs(all);
@@ -183,9 +198,27 @@ void read_interfaces(model::System& system) {
 }  // namespace
 
 bool matters_in_kernel_log(std::string_view line) {
-  constexpr std::array kParts{"NVRM",   "nvidia", "nouveau", "Xid",      "vfio",       "AER:",           "PCIe Bus Error",
-                              "BAR ",   "10de",   "PM: suspend", "PM: resume", "Lockdown",   "module verification", "Key was rejected",
-                              "unsigned module",  "Out of memory", "oom-kill", "available PCIe bandwidth", "avc:"};
+  constexpr std::array kParts{"NVRM",
+                              "nvidia",
+                              "nouveau",
+                              "Xid",
+                              "vfio",
+                              "AER:",
+                              "PCIe Bus Error",
+                              "BAR ",
+                              "10de",
+                              "PM: suspend",
+                              "PM: resume",
+                              "Lockdown",
+                              "module verification",
+                              "Key was rejected",
+                              "unsigned module",
+                              "is rejected",
+                              "PKCS#7",
+                              "Out of memory",
+                              "oom-kill",
+                              "available PCIe bandwidth",
+                              "avc:"};
   return std::ranges::any_of(kParts, [&](const char* part) { return base::contains(line, part); });
 }
 
@@ -213,7 +246,8 @@ model::System read_system() {
   read_packages(system);
   const bool powerd = std::ranges::any_of(system.processes, [](const auto& p) { return p.name == "nvidia-powerd"; });
   if (powerd) {
-    if (auto log = read_journal({"-u", "nvidia-powerd", "-n", "50"}, false)) system.service_logs["nvidia-powerd"] = *log;
+    if (auto log = read_journal({"-u", "nvidia-powerd", "-n", "50"}, false))
+      system.service_logs["nvidia-powerd"] = *log;
   }
   return system;
 }

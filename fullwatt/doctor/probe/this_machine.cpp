@@ -17,8 +17,6 @@ namespace {
 using base::Absent;
 using base::absent;
 
-constexpr std::chrono::milliseconds kNvmlLimit{10'000};
-
 /// How a child failed, as the absence its answers leave.
 base::Absence child_failure(const base::Result<base::ChildResult>& result, std::string_view what) {
   if (!result) return absent(Absent::failed, result.error().message);
@@ -53,8 +51,8 @@ class ThisMachine final : public World {
   const base::Environment& environment() override { return environment_; }
   model::System system() override { return read_system(); }
 
-  model::Nvml nvml(const base::Environment& environment) override {
-    const auto result = ask({executable_, "__probe", "nvml"}, environment, kNvmlLimit);
+  model::Nvml nvml(const base::Environment& environment, std::chrono::milliseconds limit) override {
+    const auto result = ask({executable_, "__probe", "nvml"}, environment, limit);
     if (result && result->ok()) {
       if (auto answers = parse_answers<model::Nvml>(result->out)) return *std::move(answers);
     }
@@ -64,7 +62,9 @@ class ThisMachine final : public World {
   }
 
   model::CudaAnswers cuda(const base::Environment& environment, std::chrono::milliseconds limit) override {
-    const auto result = ask({executable_, "__probe", "cuda"}, environment, limit);
+    auto quiet = environment;
+    quiet["CUDA_CACHE_DISABLE"] = "1";  // looking must not write into the user's kernel cache
+    const auto result = ask({executable_, "__probe", "cuda"}, quiet, limit);
     if (result && result->ok()) {
       if (auto answers = parse_answers<model::CudaAnswers>(result->out)) return *std::move(answers);
     }

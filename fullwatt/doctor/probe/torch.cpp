@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <tuple>
+#include <utility>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/probe/probes.hpp"
@@ -16,16 +18,53 @@ std::string variable(const base::Environment& environment, const std::string& na
 }
 
 std::string first_on_path(Files& files, const base::Environment& environment, const std::string& program) {
-  for (auto folder : base::split(variable(environment, "PATH"), ':')) {
+  const auto path = variable(environment, "PATH");
+  for (auto folder : base::split(path, ':')) {
     const auto candidate = std::string(folder) + "/" + program;
     if (folder.starts_with('/') && files.exists(candidate)) return candidate;
   }
   return {};
 }
 
-/// The interpreter that `python train.py` would start, and how we know.
+/// Folders with packages below a prefix: lib/python3.X/site-packages, and Debian's dist-packages. Asked for one by one:
+/// listing /usr/lib would record the whole machine.
+std::vector<std::string> package_folders(Files& files, const std::string& prefix) {
+  constexpr int kNewestPython = 20;
+  std::vector<std::string> versions{"python3"};
+  for (int minor = 6; minor <= kNewestPython; ++minor) versions.push_back("python3." + std::to_string(minor));
+  std::vector<std::string> folders;
+  for (const auto& version : versions) {
+    for (const auto* packages : {"/site-packages", "/dist-packages"}) {
+      auto folder = prefix + "/lib/" + version + packages;
+      if (files.exists(folder)) folders.push_back(std::move(folder));
+    }
+  }
+  return folders;
+}
+
+/// Whether the installation that an interpreter belongs to holds torch.
+bool has_torch(Files& files, const std::string& interpreter) {
+  const auto folders = package_folders(files, std::string(base::folder_of(base::folder_of(interpreter))));
+  return std::ranges::any_of(folders, [&](const auto& folder) { return files.exists(folder + "/torch/version.py"); });
+}
+
+/// What `python train.py` starts in a shell, and how we know; both empty when there is none.
+std::pair<std::string, std::string> shell_interpreter(Files& files, const base::Environment& environment) {
+  for (const auto* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const auto prefix = variable(environment, name);
+    if (!prefix.empty() && files.exists(prefix + "/bin/python")) return {prefix + "/bin/python", name};
+  }
+  // Both names are in use, and they may belong to different installations: the one with torch is meant.
+  const auto python = first_on_path(files, environment, "python");
+  const auto python3 = first_on_path(files, environment, "python3");
+  const bool prefer_python3 = python.empty() || (!has_torch(files, python) && has_torch(files, python3));
+  const auto& chosen = prefer_python3 ? python3 : python;
+  return {chosen, chosen.empty() ? "" : "PATH"};
+}
+
+/// The interpreter that the training uses, or would use.
 void choose_interpreter(Files& files, const Target& target, const base::Environment& environment,
-                        const model::Process* process, model::Torch& torch) {
+                        const base::Environment& shell, const model::Process* process, model::Torch& torch) {
   if (!target.python.empty()) {
     torch.interpreter = target.python;
     torch.interpreter_origin = "--python";
@@ -34,21 +73,10 @@ void choose_interpreter(Files& files, const Target& target, const base::Environm
   if (process != nullptr && !process->python.empty()) {
     torch.interpreter = process->python;
     torch.interpreter_origin = "process " + std::to_string(process->pid);
+    torch.shell_interpreter = shell_interpreter(files, shell).first;
     return;
   }
-  for (const auto* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    const auto prefix = variable(environment, name);
-    if (prefix.empty() || !files.exists(prefix + "/bin/python")) continue;
-    torch.interpreter = prefix + "/bin/python";
-    torch.interpreter_origin = name;
-    return;
-  }
-  for (const auto* program : {"python", "python3"}) {
-    torch.interpreter = first_on_path(files, environment, program);
-    torch.interpreter_origin = "PATH";
-    if (!torch.interpreter.empty()) return;
-  }
-  torch.interpreter_origin.clear();
+  std::tie(torch.interpreter, torch.interpreter_origin) = shell_interpreter(files, environment);
 }
 
 /// The value of `name = 'value'` in torch/version.py; empty for None.
@@ -74,13 +102,42 @@ std::string dist_version(std::string_view name, std::string_view package) {
   return std::string(name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size()));
 }
 
+/// llama-cpp-python carries its back ends as shared libraries; one without ggml-cuda computes on the processor.
+std::string llama_back_end(Files& files, const std::string& site) {
+  const auto names = files.list(site + "/llama_cpp/lib");
+  if (!names) return {};
+  const auto is_cuda = [](const std::string& name) { return base::contains(name, "ggml-cuda"); };
+  const auto is_other_gpu = [](const std::string& name) {
+    return base::contains(name, "ggml-vulkan") || base::contains(name, "ggml-hip") || base::contains(name, "ggml-sycl");
+  };
+  if (std::ranges::any_of(*names, is_cuda)) return "cuda";
+  return std::ranges::any_of(*names, is_other_gpu) ? "other" : "cpu";
+}
+
 void read_neighbours(Files& files, model::TorchInstall& install) {
   const auto names = files.list(install.site);
   if (!names) return;
   for (const auto& name : *names) {
     if (const auto version = dist_version(name, "torchvision"); !version.empty()) install.torchvision = version;
+    if (const auto version = dist_version(name, "onnxruntime_gpu"); !version.empty()) install.onnxruntime_gpu = version;
     for (const auto* package : {"onnxruntime", "onnxruntime_gpu"}) {
       if (!dist_version(name, package).empty()) install.onnxruntime.emplace_back(package);
+    }
+  }
+  install.llama_cpp = llama_back_end(files, install.site);
+}
+
+/// NVIDIA's libraries that a wheel brings: in packages of their own under nvidia/, in older wheels in torch/lib itself.
+void read_bundled(Files& files, model::TorchInstall& install) {
+  constexpr std::array kNames{"libcudnn", "libnccl", "libnvJitLink", "libcublas", "libcudart"};
+  std::vector<std::string> folders{install.site + "/torch/lib"};
+  for (const auto& name : files.list(install.site + "/nvidia").value_or(std::vector<std::string>{})) {
+    folders.push_back(install.site + "/nvidia/" + name + "/lib");
+  }
+  for (const auto& folder : folders) {
+    for (const auto& name : files.list(folder).value_or(std::vector<std::string>{})) {
+      const auto starts = [&](const char* known) { return name.starts_with(known); };
+      if (std::ranges::any_of(kNames, starts)) install.bundled.push_back(folder + "/" + name);
     }
   }
 }
@@ -112,28 +169,26 @@ bool read_install(Files& files, const std::string& site, const std::string& inte
   const auto prefix = std::string(base::folder_of(base::folder_of(base::folder_of(site))));
   install.conda_build = conda_build(files, prefix);
   read_neighbours(files, install);
+  read_bundled(files, install);
   torch.installs.push_back(std::move(install));
   return true;
 }
 
-/// site-packages of a prefix: lib/python3.X/site-packages, and Debian's dist-packages.
 void read_prefix(Files& files, const std::string& prefix, const std::string& interpreter, model::Torch& torch) {
-  const auto names = files.list(prefix + "/lib");
-  if (!names) return;
-  for (const auto& name : *names) {
-    if (!name.starts_with("python3")) continue;
-    for (const auto* packages : {"/site-packages", "/dist-packages"}) {
-      read_install(files, prefix + "/lib/" + name + packages, interpreter, torch);
-    }
-  }
+  for (const auto& folder : package_folders(files, prefix)) read_install(files, folder, interpreter, torch);
+}
+
+/// The torch of the environment that an interpreter belongs to: PREFIX/bin/python.
+void read_environment(Files& files, const std::string& interpreter, model::Torch& torch) {
+  if (!interpreter.starts_with('/')) return;
+  read_prefix(files, std::string(base::folder_of(base::folder_of(interpreter))), interpreter, torch);
 }
 
 void find_installs(Files& files, const base::Environment& environment, model::Torch& torch) {
-  if (!torch.interpreter.empty()) {
-    const auto prefix = std::string(base::folder_of(base::folder_of(torch.interpreter)));
-    read_prefix(files, prefix, torch.interpreter, torch);
-  }
-  for (auto folder : base::split(variable(environment, "PYTHONPATH"), ':')) {
+  read_environment(files, torch.interpreter, torch);
+  read_environment(files, torch.shell_interpreter, torch);
+  const auto python_path = variable(environment, "PYTHONPATH");
+  for (auto folder : base::split(python_path, ':')) {
     if (folder.starts_with('/')) read_install(files, base::normal_path(folder), torch.interpreter, torch);
   }
   const auto home = variable(environment, "HOME");
@@ -174,7 +229,9 @@ void find_kernels(Files& files, const base::Environment& environment, model::Tor
       const auto json = model::Json::parse(*text, nullptr, false);
       if (!json.is_object() || !json.contains("argv") || !json["argv"].is_array() || json["argv"].empty()) continue;
       const auto& first = json["argv"][0];
-      if (first.is_string()) torch.kernels.push_back({path, first.get<std::string>()});
+      if (!first.is_string()) continue;
+      torch.kernels.push_back({path, first.get<std::string>()});
+      read_environment(files, torch.kernels.back().interpreter, torch);
     }
   }
 }
@@ -182,9 +239,9 @@ void find_kernels(Files& files, const base::Environment& environment, model::Tor
 }  // namespace
 
 model::Torch probe_torch(base::Files& files, const Target& target, const base::Environment& environment,
-                         const model::Process* process) {
+                         const base::Environment& shell, const model::Process* process) {
   model::Torch torch;
-  choose_interpreter(files, target, environment, process, torch);
+  choose_interpreter(files, target, environment, shell, process, torch);
   find_installs(files, environment, torch);
   find_libtorch(files, environment, torch);
   find_kernels(files, environment, torch);

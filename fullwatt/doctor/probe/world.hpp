@@ -20,6 +20,7 @@ struct Target {
   std::optional<std::vector<std::string>> log;  ///< output of a failed training
   bool wake = false;                            ///< a sleeping GPU may be woken
   bool torch = true;                            ///< import torch
+  std::chrono::milliseconds nvml_limit{10'000};
   std::chrono::milliseconds cuda_limit{20'000};
   std::chrono::milliseconds torch_limit{60'000};
 };
@@ -32,7 +33,7 @@ class World {
   virtual const base::Environment& environment() = 0;
   virtual model::System system() = 0;
   /// The vendor's answers. `environment` is that of the training asked about.
-  virtual model::Nvml nvml(const base::Environment& environment) = 0;
+  virtual model::Nvml nvml(const base::Environment& environment, std::chrono::milliseconds limit) = 0;
   virtual model::CudaAnswers cuda(const base::Environment& environment, std::chrono::milliseconds limit) = 0;
   virtual model::TorchAnswers torch(const std::string& interpreter, const base::Environment& environment,
                                     bool touch_gpu, std::chrono::milliseconds limit) = 0;

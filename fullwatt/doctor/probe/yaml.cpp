@@ -1,6 +1,7 @@
 #include "fullwatt/doctor/probe/yaml.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include <yaml-cpp/yaml.h>
@@ -14,6 +15,8 @@ using model::Json;
 
 constexpr std::size_t kMaxBytes = 32UL * 1024 * 1024;
 constexpr std::size_t kMaxNodes = 1'000'000;
+/// Mappings keep their order and are searched from the front: more keys than this would take minutes.
+constexpr std::size_t kMaxKeys = 20'000;
 constexpr int kMaxDepth = 48;
 
 struct Refused : std::runtime_error {
@@ -34,7 +37,8 @@ Json typed_scalar(const YAML::Node& node) {
   }
   double real = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), real);
-  if (error == std::errc{} && end == text.data() + text.size()) return real;
+  // std::from_chars takes "nan" and "inf", which here are names.
+  if (error == std::errc{} && end == text.data() + text.size() && std::isfinite(real)) return real;
   return text;
 }
 
@@ -70,6 +74,7 @@ class Converter {
 
   Json mapping(const YAML::Node& node, int depth, bool text_only) {
     auto json = Json::object();
+    if (node.size() > kMaxKeys) throw Refused("a mapping with more than 20,000 keys");
     for (const auto& item : node) {
       if (!item.first.IsScalar()) throw Refused("a key that is not a plain name");
       const auto& key = item.first.Scalar();
@@ -102,6 +107,8 @@ void emit(YAML::Emitter& out, const Json& json) {
     out << YAML::EndSeq;
   } else if (json.is_string()) {
     out << YAML::DoubleQuoted << json.get<std::string>();
+  } else if (json.is_null()) {
+    out << YAML::Null;
   } else {
     out << model::dump(json);
   }

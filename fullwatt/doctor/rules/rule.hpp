@@ -28,7 +28,8 @@ struct Match {
     facts.emplace(name, std::move(value));
     return *this;
   }
-  /// Names the GPU it is about: facts gpu, bdf, index and uuid.
+  /// Names the GPU it is about: facts gpu, bdf, index and uuid. Where NVML gives no index it is the PCI address, which
+  /// nvidia-smi takes as well.
   Match& about(const model::Machine& machine, const std::string& bdf);
 };
 
@@ -54,11 +55,23 @@ struct Rule {
 
 /// The rules of each layer, in the order of the catalogue.
 std::span<const Rule> hardware_rules();
+std::span<const Rule> hardware_power_rules();
+std::span<const Rule> hardware_fault_rules();
 std::span<const Rule> driver_rules();
+std::span<const Rule> driver_support_rules();
+std::span<const Rule> driver_access_rules();
 std::span<const Rule> container_rules();
-std::span<const Rule> cuda_rules();
+std::span<const Rule> wsl_rules();
+std::span<const Rule> cuda_library_rules();
+std::span<const Rule> cuda_visibility_rules();
+std::span<const Rule> cuda_setting_rules();
+std::span<const Rule> cuda_memory_rules();
 std::span<const Rule> pytorch_rules();
+std::span<const Rule> pytorch_library_rules();
+std::span<const Rule> pytorch_setting_rules();
 std::span<const Rule> application_rules();
+std::span<const Rule> application_host_rules();
+std::span<const Rule> application_peer_rules();
 std::span<const Rule> symptom_rules();
 
 /// Every rule of every layer.

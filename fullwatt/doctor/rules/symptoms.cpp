@@ -7,7 +7,9 @@
 
 #include "catalog/catalog.hpp"
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/doctor/rules/gpu_state.hpp"
 #include "fullwatt/doctor/rules/rule.hpp"
+#include "fullwatt/doctor/rules/torch_facts.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -23,25 +25,15 @@ std::string cuda_text(int code) {
 }
 
 bool has_nvidia_gpu(const Machine& machine) {
-  return !machine.hardware.nvidia().empty() || machine.driver.wsl.dxg;
+  return !machine.hardware.nvidia().empty() || (machine.driver.wsl.dxg && machine.driver.wsl.libcuda);
 }
 
 bool has_driver(const Machine& machine) {
   return machine.driver.loaded || !machine.cuda.libcuda.empty() || machine.nvml.library.has_value();
 }
 
-/// The wheel that fits this machine, whatever of it is known.
-std::string fitting_wheel(const Machine& machine) {
-  std::string capability;
-  for (const auto& device : machine.nvml.devices) {
-    if (device.compute_capability) capability = *device.compute_capability;
-  }
-  return std::string(catalog::wheel_for(machine.driver.version.value_or(machine.nvml.driver_version.value_or("")), capability));
-}
-
 std::optional<Match> no_nvidia_gpu(const Machine& machine) {
-  if (has_nvidia_gpu(machine) || machine.driver.loaded || machine.nvml.works()) return std::nullopt;
-  if (!machine.hardware.removal_rules.empty() || machine.hardware.vendor_dgpu_disabled.is(true)) return std::nullopt;
+  if (has_nvidia_gpu(machine) || machine.nvml.works() || gpu_expected(machine)) return std::nullopt;
   Match match;
   match.saw("devices on the PCI bus", std::to_string(machine.hardware.pci_devices.value_or(0)), "/sys/bus/pci/devices");
   for (const auto& gpu : machine.hardware.gpus) match.saw("display device", gpu.name + " " + gpu.bdf, "/sys/bus/pci/devices");
@@ -108,6 +100,8 @@ std::optional<Match> torch_sees_no_gpu(const Machine& machine) {
 }
 
 std::optional<Match> torch_operation_fails(const Machine& machine) {
+  // Where is_available() is False, devices may still be counted through NVML; that is another finding.
+  if (!machine.torch.answers.available.is(true)) return std::nullopt;
   for (const auto& device : machine.torch.answers.devices) {
     if (!device.operation || *device.operation == "ok") continue;
     const auto text = base::printable(*device.operation, 300);

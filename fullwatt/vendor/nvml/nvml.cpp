@@ -30,7 +30,7 @@ model::Nvml read(const std::string& library_name) {
   const auto library = base::Library::load(library_name);
   if (!library) {
     answer.library = base::absent(base::Absent::not_there, library.error().message);
-    answer.init = base::absent(base::Absent::not_there);
+    answer.init = answer.library.error();
     return answer;
   }
   const std::string path = library->path_of("nvmlShutdown");

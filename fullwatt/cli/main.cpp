@@ -1,0 +1,5 @@
+#include "fullwatt/cli/command.hpp"
+
+int main(int argc, char** argv) {
+  return fullwatt::cli::run(argc, argv);
+}

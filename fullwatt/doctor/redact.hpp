@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "fullwatt/doctor/probe/raw.hpp"
+
+namespace fullwatt::doctor {
+
+/// Takes out of a text what identifies a person or a machine: home folders, user and host names, GPU UUIDs, network
+/// addresses, and values that look like secrets. The same thing gets the same replacement, so that a bundle still
+/// replays.
+class Redactor {
+ public:
+  explicit Redactor(const RawMachine& raw);
+
+  std::string operator()(const std::string& text) const;
+
+ private:
+  void forget(const std::string& text, const std::string& replacement);
+
+  std::map<std::string, std::string, std::greater<>> known_;  ///< longer ones that start alike come first
+};
+
+}  // namespace fullwatt::doctor

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "catalog/catalog.hpp"
+#include "fullwatt/show/style.hpp"
+
+namespace fullwatt::show {
+
+/// Everything the catalogue knows of one finding, for a terminal.
+std::string explain_text(const catalog::Entry& entry, const Style& style);
+/// One line per check: id, layer, severity, what can show it, title.
+std::string list_checks(const Style& style);
+
+}  // namespace fullwatt::show
