@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "catalog/tables.hpp"
+
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/base/version.hpp"
 

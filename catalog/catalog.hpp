@@ -39,7 +39,7 @@ struct Entry {
   Words title;
   Words cause;
   std::span<const Step> remedy;
-  std::span<const std::string_view> kernel_log;    ///< patterns, see base/pattern.hpp
+  std::span<const std::string_view> kernel_log;  ///< patterns, see base/pattern.hpp
   std::span<const std::string_view> training_log;
   std::span<const std::string_view> explained_by;  ///< ids that, when present, are the reason for this one
   std::span<const std::string_view> see;

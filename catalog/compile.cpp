@@ -40,10 +40,11 @@ std::string required(const YAML::Node& node, const std::string& where, const std
 
 void check_placeholders(const std::string& text, const std::string& where) {
   static const std::set<std::string> kKnown{
-      "gpu",     "bdf",   "index",  "uuid",    "driver_version", "library_version", "branch",     "kernel",
-      "path",    "variable", "value", "limit",  "default",        "pid",             "process",    "count",
-      "expected", "version", "cuda",  "torch",  "arch",           "archs",           "python",     "unit",
-      "index_tag", "temperature", "memory_mib", "xid", "code"};
+      "gpu",     "bdf",    "index",    "uuid",      "driver_version", "library_version", "branch",
+      "kernel",  "path",   "variable", "value",     "limit",          "default",         "pid",
+      "process", "count",  "expected", "version",   "cuda",           "torch",           "arch",
+      "archs",   "python", "unit",     "index_tag", "temperature",    "memory_mib",      "xid",
+      "code"};
   for (std::size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
     const auto close = text.find('}', open);
     if (close == std::string::npos) refuse(where, "unclosed { in: " + text);
@@ -131,11 +132,13 @@ struct Compiler {
     const auto own_layer = node["layer"] ? node["layer"].Scalar() : layer;
     if (!rows.contains(own_layer)) refuse(id, "unknown layer '" + own_layer + "'");
     auto& table = rows[own_layer];
-    table << "    {" << literal(id) << ", model::Layer::" << own_layer << ", model::Severity::" << required(node, id, "severity") << ", model::Confidence::"
-          << confidence(required(node, id, "confidence"), id) << ",\n     " << needs(node["needs"], id) << ", "
-          << (symptom ? "true" : "false") << ",\n     " << words(node["title"], id + " title") << ",\n     "
-          << words(node["cause"], id + " cause") << ",\n     " << remedy << ", " << kernel_log << ", " << training_log
-          << ", " << explained_by << ", " << see << ", " << sources << "},\n";
+    table << "    {" << literal(id) << ", model::Layer::" << own_layer
+          << ", model::Severity::" << required(node, id, "severity")
+          << ", model::Confidence::" << confidence(required(node, id, "confidence"), id) << ",\n     "
+          << needs(node["needs"], id) << ", " << (symptom ? "true" : "false") << ",\n     "
+          << words(node["title"], id + " title") << ",\n     " << words(node["cause"], id + " cause") << ",\n     "
+          << remedy << ", " << kernel_log << ", " << training_log << ", " << explained_by << ", " << see << ", "
+          << sources << "},\n";
   }
 
   Compiler() {
@@ -220,9 +223,12 @@ int run(const std::vector<std::string>& arguments) {
   Compiler compiler;
   for (std::size_t i = 5; i < arguments.size(); ++i) compiler.findings(arguments[i]);
   compiler.check_references();
-  out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n" << compiler.table() << "};\n\n}  // namespace\n\n"
-      << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, kBranchCudas,"
-      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels};\n  return kTables;\n}\n\n}  // namespace fullwatt::catalog\n";
+  out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n"
+      << compiler.table() << "};\n\n}  // namespace\n\n"
+      << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, "
+         "kBranchCudas,"
+      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels};\n  return kTables;\n}\n\n}  // namespace "
+         "fullwatt::catalog\n";
   return out.good() ? 0 : 1;
 }
 

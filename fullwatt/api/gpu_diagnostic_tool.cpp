@@ -22,7 +22,8 @@ std::string find_executable(const DiagnosticOptions& options) {
   if (!options.executable.empty()) return options.executable;
   if (const char* named = std::getenv("FULLWATT_EXECUTABLE"); named != nullptr && *named != '\0') return named;
   const auto environment = base::current_environment();
-  if (auto installed = base::find_in_path(std::string(kInstalledExecutable), environment); !installed.empty()) return installed;
+  if (auto installed = base::find_in_path(std::string(kInstalledExecutable), environment); !installed.empty())
+    return installed;
   return base::find_in_path("fullwatt", environment);
 }
 
@@ -75,12 +76,15 @@ struct GpuDiagnosticTool::State {
   std::vector<Problem> problems(Layer layer) {
     std::vector<Problem> found;
     for (const auto& finding : examined().diagnosis.findings) {
-      if (finding.layer == layer && finding.severity >= model::Severity::warning) found.push_back(to_problem(finding, language));
+      if (finding.layer == layer && finding.severity >= model::Severity::warning)
+        found.push_back(to_problem(finding, language));
     }
     return found;
   }
 
-  const model::LayerStatus& status(Layer layer) { return examined().diagnosis.layers.at(static_cast<std::size_t>(layer)); }
+  const model::LayerStatus& status(Layer layer) {
+    return examined().diagnosis.layers.at(static_cast<std::size_t>(layer));
+  }
   bool works(Layer layer) {
     const auto state = status(layer).state;
     return state == model::LayerStatus::State::works || state == model::LayerStatus::State::degraded;
@@ -160,9 +164,11 @@ GpuDiagnosticReport GpuDiagnosticTool::generate_gpu_diagnostic_report() {
   report.pytorch = check_pytorch_gpu_support();
   report.device_selection = diagnose_device_selection();
   const auto& examined = state_->examined();
-  if (const auto* root = examined.diagnosis.find(examined.diagnosis.root_cause)) report.root_cause = to_problem(*root, state_->language);
+  if (const auto* root = examined.diagnosis.find(examined.diagnosis.root_cause))
+    report.root_cause = to_problem(*root, state_->language);
   report.conclusion = show::closing_sentence(examined, state_->language);
-  report.text = show::doctor_text(examined, show::Style{.color = false, .unicode = true, .width = 100, .language = state_->language}, false);
+  report.text = show::doctor_text(
+      examined, show::Style{.color = false, .unicode = true, .width = 100, .language = state_->language}, false);
   report.json = model::dump(show::doctor_json(examined, state_->language), 2);
   return report;
 }

@@ -67,7 +67,7 @@ struct DeviceSelectionResult {
   std::optional<GpuStatus> selected;
   std::vector<GpuStatus> candidates;  ///< best first
   std::string reason;
-  std::string environment;            ///< lines for a shell that select it
+  std::string environment;  ///< lines for a shell that select it
   std::vector<Problem> problems;
 };
 
@@ -85,8 +85,8 @@ struct GpuDiagnosticReport {
 };
 
 struct DiagnosticOptions {
-  std::string python;        ///< interpreter to ask; empty: active environment, then PATH
-  std::string saved_machine; ///< folder written by `fullwatt doctor --save`; empty: this machine
+  std::string python;         ///< interpreter to ask; empty: active environment, then PATH
+  std::string saved_machine;  ///< folder written by `fullwatt doctor --save`; empty: this machine
   std::string language = "en";
   bool wake_gpu = false;
   bool import_torch = true;

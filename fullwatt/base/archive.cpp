@@ -1,14 +1,14 @@
 #include "fullwatt/base/archive.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-#include <zlib.h>
-
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
 
 namespace fullwatt::base {
 namespace {
@@ -18,7 +18,9 @@ constexpr std::size_t kBlock = 512;
 /// A header of the ustar format (POSIX.1-1988): fixed fields, numbers in octal, a checksum over the block.
 std::array<char, kBlock> header(const std::string& name, std::size_t size, std::time_t time) {
   std::array<char, kBlock> block{};
-  const auto put = [&](std::size_t at, std::size_t room, const std::string& text) { std::memcpy(&block[at], text.data(), std::min(room, text.size())); };
+  const auto put = [&](std::size_t at, std::size_t room, const std::string& text) {
+    std::memcpy(&block[at], text.data(), std::min(room, text.size()));
+  };
   const auto octal = [&](std::size_t at, std::size_t room, unsigned long value) {
     std::array<char, 24> text{};
     std::snprintf(text.data(), text.size(), "%0*lo", static_cast<int>(room - 1), value);
@@ -59,7 +61,8 @@ bool write_file(gzFile out, const ArchiveFile& file, std::time_t time) {
 Result<void> write_archive(const std::string& path, const std::vector<ArchiveFile>& files) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) {
-    return fail(Error::Kind::bad_input, "cannot write " + path + ": " + std::strerror(errno), "Name a file that does not exist yet, in a folder you may write to.");
+    return fail(Error::Kind::bad_input, "cannot write " + path + ": " + std::strerror(errno),
+                "Name a file that does not exist yet, in a folder you may write to.");
   }
   gzFile out = gzdopen(fd, "wb");
   const auto now = std::time(nullptr);

@@ -1,15 +1,15 @@
 #include "fullwatt/base/files.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <set>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <fstream>
-#include <set>
 
 #include "fullwatt/base/text.hpp"
 
@@ -117,13 +117,13 @@ Reading<std::string> RealFiles::grep(const std::string& path, std::string_view p
   return found;
 }
 
-Reading<std::vector<std::string>> RealFiles::list(const std::string& path) {
+Reading<std::vector<std::string>> RealFiles::list(const std::string& path, std::string_view part) {
   DIR* dir = ::opendir(path.c_str());
   if (dir == nullptr) return absent_from_errno(errno);
   std::vector<std::string> names;
   while (const auto* entry = ::readdir(dir)) {
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name != "." && name != ".." && contains(name, part)) names.emplace_back(name);
   }
   ::closedir(dir);
   std::ranges::sort(names);
@@ -131,7 +131,7 @@ Reading<std::vector<std::string>> RealFiles::list(const std::string& path) {
 }
 
 Reading<FileInfo> RealFiles::info(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   if (::stat(path.c_str(), &st) != 0) return absent_from_errno(errno);
   return from_stat(st);
 }
@@ -188,7 +188,7 @@ Reading<std::string> TreeFiles::grep(const std::string& path, std::string_view p
   return found;
 }
 
-Reading<std::vector<std::string>> TreeFiles::list(const std::string& path) {
+Reading<std::vector<std::string>> TreeFiles::list(const std::string& path, std::string_view part) {
   const auto normal = normal_path(path);
   const auto prefix = normal == "/" ? normal : normal + "/";
   std::set<std::string> names;
@@ -196,16 +196,17 @@ Reading<std::vector<std::string>> TreeFiles::list(const std::string& path) {
     const auto rest = std::string_view(at->first).substr(prefix.size());
     const auto name = rest.substr(0, rest.find('/'));
     // What is recorded as missing is remembered only to answer "not there" in the same words.
-    const bool missing =
-        name.size() == rest.size() && !at->second.info && !at->second.text && !at->second.link && !at->second.open_error;
-    if (!name.empty() && !missing) names.emplace(name);
+    const bool missing = name.size() == rest.size() && !at->second.info && !at->second.text && !at->second.link &&
+                         !at->second.open_error;
+    if (!name.empty() && !missing && contains(name, part)) names.emplace(name);
   }
-  if (!names.empty()) return std::vector<std::string>(names.begin(), names.end());
+  if (!names.empty() || has_children(path)) return std::vector<std::string>(names.begin(), names.end());
   const auto* entry = find(path);
   if (entry != nullptr && entry->info && entry->info->kind == FileInfo::Kind::directory) {
     return std::vector<std::string>{};
   }
-  if (entry != nullptr && !entry->info && entry->info.error().reason == Absent::no_permission) return entry->info.error();
+  if (entry != nullptr && !entry->info && entry->info.error().reason == Absent::no_permission)
+    return entry->info.error();
   return absent_from_errno(ENOENT);
 }
 
@@ -258,8 +259,8 @@ Reading<std::string> RecordingFiles::grep(const std::string& path, std::string_v
   return answer;
 }
 
-Reading<std::vector<std::string>> RecordingFiles::list(const std::string& path) {
-  auto names = source_.list(path);
+Reading<std::vector<std::string>> RecordingFiles::list(const std::string& path, std::string_view part) {
+  auto names = source_.list(path, part);
   const std::scoped_lock lock(mutex_);
   if (!names) {
     tree_[normal_path(path)].info = names.error();

@@ -34,8 +34,9 @@ class Files {
   virtual Reading<std::string> read_link(const std::string& path) = 0;
   /// The lines of a long text file that hold `part`; only these are read into memory, and only these are recorded.
   virtual Reading<std::string> grep(const std::string& path, std::string_view part) = 0;
-  /// Names in a directory, sorted, without "." and "..".
-  virtual Reading<std::vector<std::string>> list(const std::string& path) = 0;
+  /// Names in a directory that hold `part`, sorted, without "." and "..". Only these are recorded.
+  virtual Reading<std::vector<std::string>> list(const std::string& path, std::string_view part) = 0;
+  Reading<std::vector<std::string>> list(const std::string& path) { return list(path, {}); }
   /// Follows links, as stat(2) does.
   virtual Reading<FileInfo> info(const std::string& path) = 0;
   /// 0 when the file can be opened for reading and writing, else the errno of open(2).
@@ -52,7 +53,8 @@ class RealFiles final : public Files {
   Reading<std::string> read(const std::string& path, std::size_t limit) override;
   Reading<std::string> read_link(const std::string& path) override;
   Reading<std::string> grep(const std::string& path, std::string_view part) override;
-  Reading<std::vector<std::string>> list(const std::string& path) override;
+  using Files::list;
+  Reading<std::vector<std::string>> list(const std::string& path, std::string_view part) override;
   Reading<FileInfo> info(const std::string& path) override;
   int open_error(const std::string& path) override;
 };
@@ -76,7 +78,8 @@ class TreeFiles final : public Files {
   Reading<std::string> read(const std::string& path, std::size_t limit) override;
   Reading<std::string> read_link(const std::string& path) override;
   Reading<std::string> grep(const std::string& path, std::string_view part) override;
-  Reading<std::vector<std::string>> list(const std::string& path) override;
+  using Files::list;
+  Reading<std::vector<std::string>> list(const std::string& path, std::string_view part) override;
   Reading<FileInfo> info(const std::string& path) override;
   int open_error(const std::string& path) override;
 
@@ -97,7 +100,8 @@ class RecordingFiles final : public Files {
   Reading<std::string> read(const std::string& path, std::size_t limit) override;
   Reading<std::string> read_link(const std::string& path) override;
   Reading<std::string> grep(const std::string& path, std::string_view part) override;
-  Reading<std::vector<std::string>> list(const std::string& path) override;
+  using Files::list;
+  Reading<std::vector<std::string>> list(const std::string& path, std::string_view part) override;
   Reading<FileInfo> info(const std::string& path) override;
   int open_error(const std::string& path) override;
 

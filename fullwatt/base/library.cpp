@@ -1,10 +1,10 @@
 #include "fullwatt/base/library.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <memory>
 #include <utility>
+
+#include <dlfcn.h>
 
 namespace fullwatt::base {
 

@@ -1,15 +1,15 @@
 #include "fullwatt/base/process.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 
 #include "fullwatt/base/text.hpp"
 

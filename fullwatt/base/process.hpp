@@ -24,8 +24,8 @@ struct ChildOptions {
 };
 
 struct ChildResult {
-  int exit_code = 0;   ///< valid when it ended by itself
-  int signal = 0;      ///< the signal that ended it, 0 when none
+  int exit_code = 0;  ///< valid when it ended by itself
+  int signal = 0;     ///< the signal that ended it, 0 when none
   bool timed_out = false;
   std::string out;
   std::string err;

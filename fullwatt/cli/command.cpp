@@ -1,14 +1,13 @@
 #include "fullwatt/cli/command.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "fullwatt/base/process.hpp"
 #include "fullwatt/base/text.hpp"
@@ -56,8 +55,10 @@ int run(int argc, char** argv) {
   app.footer("Exit codes: 0 fine, 1 findings, 2 usage or bad input, 3 could not examine.");
   app.require_subcommand(0, 1);
   Common common;
-  app.add_option("--color", common.style.color, "When to colour: auto, always, never")->check(CLI::IsMember({"auto", "always", "never"}));
-  app.add_option("--lang", common.style.language, "Language: en, zh (default: the locale's)")->check(CLI::IsMember({"en", "zh"}));
+  app.add_option("--color", common.style.color, "When to colour: auto, always, never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_option("--lang", common.style.language, "Language: en, zh (default: the locale's)")
+      ->check(CLI::IsMember({"en", "zh"}));
   app.fallthrough();
   int result = kOk;
   add_doctor(app, common, result);
@@ -69,7 +70,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     result = parse_failed(app, error);
   } catch (const std::exception& error) {
-    result = report({base::Error::Kind::unavailable, error.what(), "This should not happen; please report it with 'fullwatt doctor --bundle FILE'."}, kNotExamined);
+    result = report({base::Error::Kind::unavailable, error.what(),
+                     "This should not happen; please report it with 'fullwatt doctor --bundle FILE'."},
+                    kNotExamined);
   }
   // A probe that hangs may have left a thread behind; it must not keep the program.
   std::fflush(stdout);

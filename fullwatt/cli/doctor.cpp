@@ -1,8 +1,11 @@
+#include "fullwatt/show/doctor.hpp"
+
+#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <sstream>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "fullwatt/base/archive.hpp"
 #include "fullwatt/base/text.hpp"
@@ -10,7 +13,6 @@
 #include "fullwatt/cli/examination.hpp"
 #include "fullwatt/doctor/diagnose.hpp"
 #include "fullwatt/doctor/redact.hpp"
-#include "fullwatt/show/doctor.hpp"
 #include "fullwatt/show/explain.hpp"
 
 namespace fullwatt::cli {
@@ -40,8 +42,9 @@ base::Result<doctor::Choice> choice_of(const DoctorOptions& options) {
       const auto fits = [&](const catalog::Entry& entry) { return probe.wants(entry.id, entry.layer); };
       if (std::ranges::none_of(catalog::entries(), fits)) {
         const auto near = catalog::nearest(word);
-        return base::fail(base::Error::Kind::bad_input, fmt::format("no check is called '{}'", word),
-                          near.empty() ? "List them with: fullwatt doctor --list-checks" : fmt::format("Did you mean '{}'?", near));
+        return base::fail(
+            base::Error::Kind::bad_input, fmt::format("no check is called '{}'", word),
+            near.empty() ? "List them with: fullwatt doctor --list-checks" : fmt::format("Did you mean '{}'?", near));
       }
       into->insert(word);
     }
@@ -53,12 +56,15 @@ base::Result<doctor::Choice> choice_of(const DoctorOptions& options) {
 base::Result<void> write_bundle(const std::string& path, const Examined& examined, const show::DoctorReport& report) {
   const doctor::Redactor redact(examined.raw);
   const std::string readme =
-      "What 'fullwatt doctor --bundle' packed: machine.yaml replays with 'fullwatt doctor --from FOLDER'; report.json and report.md are\n"
-      "the diagnosis. Names of user and host, home folders, GPU UUIDs, network addresses and secrets were replaced. Look before you send it.\n";
-  return base::write_archive(path, {{"fullwatt-bundle/README.txt", readme},
-                                    {"fullwatt-bundle/machine.yaml", redact(doctor::raw_to_yaml(examined.raw))},
-                                    {"fullwatt-bundle/report.json", redact(model::dump(show::doctor_json(report, catalog::Language::en), 2))},
-                                    {"fullwatt-bundle/report.md", redact(show::doctor_markdown(report, catalog::Language::en))}});
+      "What 'fullwatt doctor --bundle' packed: machine.yaml replays with 'fullwatt doctor --from FOLDER'; report.json "
+      "and report.md are\n"
+      "the diagnosis. Names of user and host, home folders, GPU UUIDs, network addresses and secrets were replaced. "
+      "Look before you send it.\n";
+  return base::write_archive(
+      path, {{"fullwatt-bundle/README.txt", readme},
+             {"fullwatt-bundle/machine.yaml", redact(doctor::raw_to_yaml(examined.raw))},
+             {"fullwatt-bundle/report.json", redact(model::dump(show::doctor_json(report, catalog::Language::en), 2))},
+             {"fullwatt-bundle/report.md", redact(show::doctor_markdown(report, catalog::Language::en))}});
 }
 
 std::string drawn(const DoctorOptions& options, const show::DoctorReport& report, const show::Style& style) {
@@ -76,6 +82,11 @@ int exit_code(const DoctorOptions& options, const show::DoctorReport& report) {
   return std::ranges::any_of(report.diagnosis.findings, counts) ? kFindings : kOk;
 }
 
+std::uint64_t own_peak_memory() {
+  rusage usage{};
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_maxrss) * 1024 : 0;
+}
+
 int run_doctor(const DoctorOptions& options, const Common& common) {
   const auto style = output_style(common);
   if (options.list_checks) {
@@ -91,6 +102,7 @@ int run_doctor(const DoctorOptions& options, const Common& common) {
   shown.diagnosis = doctor::diagnose(examined->machine, *choice);
   shown.machine = std::move(examined->machine);
   shown.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  shown.peak_memory_bytes = own_peak_memory();
   print(drawn(options, shown, style));
   if (!options.save.empty()) {
     if (const auto saved = doctor::save_raw(examined->raw, options.save); !saved) return report(saved.error());
@@ -116,7 +128,8 @@ void add_doctor(CLI::App& app, const Common& common, int& result) {
   markdown->excludes(html);
   command->add_flag("-v,--verbose", options->verbose, "All evidence, and why checks were skipped");
   command->add_flag("--list-checks", options->list_checks, "List all checks and end");
-  command->add_option("--only", options->only, "Run only these checks: ids, their beginnings, or layers")->delimiter(',');
+  command->add_option("--only", options->only, "Run only these checks: ids, their beginnings, or layers")
+      ->delimiter(',');
   command->add_option("--skip", options->skip, "Leave these checks out")->delimiter(',');
   command->add_option("--fail-on", options->fail_on, "Exit with 1 from this severity on: error, warning, note, never")
       ->check(CLI::IsMember({"error", "warning", "note", "never"}))

@@ -1,8 +1,10 @@
 #include "fullwatt/cli/examination.hpp"
 
-#include <unistd.h>
+#include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "fullwatt/base/process.hpp"
 #include "fullwatt/base/text.hpp"
@@ -31,18 +33,24 @@ base::Result<std::vector<std::string>> read_log(const std::string& path) {
 
 base::Result<doctor::Target> target_of(const ExaminationOptions& options) {
   doctor::Target target;
-  target.python = options.python;
+  if (!options.python.empty()) {
+    const auto found = base::find_in_path(options.python, base::current_environment());
+    if (found.empty()) {
+      return base::fail(Error::Kind::bad_input, fmt::format("there is no interpreter {}", options.python),
+                        "Name the python of the environment you train in.");
+    }
+    // Links are kept: the name by which an environment's python is called decides which environment it is.
+    target.python = std::filesystem::absolute(found).lexically_normal().string();
+  }
   target.pid = options.pid;
   target.wake = options.wake;
   target.torch = !options.no_torch;
   target.torch_limit = std::chrono::milliseconds(static_cast<long>(options.timeout_s * 1000));
   target.cuda_limit = std::min(target.cuda_limit, target.torch_limit);
   target.nvml_limit = std::min(target.nvml_limit, target.torch_limit);
-  if (!options.python.empty() && base::find_in_path(options.python, base::current_environment()).empty()) {
-    return base::fail(Error::Kind::bad_input, fmt::format("there is no interpreter {}", options.python), "Name the python of the environment you train in.");
-  }
   if (options.pid != 0 && ::access(fmt::format("/proc/{}", options.pid).c_str(), F_OK) != 0) {
-    return base::fail(Error::Kind::bad_input, fmt::format("there is no process {}", options.pid), "Find it with: pgrep -af python");
+    return base::fail(Error::Kind::bad_input, fmt::format("there is no process {}", options.pid),
+                      "Find it with: pgrep -af python");
   }
   if (!options.log_file.empty()) {
     auto lines = read_log(options.log_file);
@@ -74,7 +82,9 @@ void ExaminationOptions::add_to(CLI::App& command) {
   command.add_option("--from", from, "Examine a machine saved with --save instead of this one");
   command.add_flag("--wake", wake, "Wake a sleeping GPU and test it");
   command.add_flag("--no-torch", no_torch, "Do not import PyTorch");
-  command.add_option("--timeout", timeout_s, "Seconds to wait for PyTorch, and at most for the driver's libraries")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
+  command.add_option("--timeout", timeout_s, "Seconds to wait for PyTorch, and at most for the driver's libraries")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
 }
 
 base::Result<Examined> examine(const ExaminationOptions& options) {

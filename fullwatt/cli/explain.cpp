@@ -15,8 +15,9 @@ int run_explain(const std::string& id, const Common& common) {
     return kOk;
   }
   const auto near = catalog::nearest(id);
-  return report({base::Error::Kind::bad_input, fmt::format("nothing is known by the id '{}'", id),
-                 near.empty() ? "List all ids with: fullwatt doctor --list-checks" : fmt::format("Did you mean '{}'?", near)});
+  return report(
+      {base::Error::Kind::bad_input, fmt::format("nothing is known by the id '{}'", id),
+       near.empty() ? "List all ids with: fullwatt doctor --list-checks" : fmt::format("Did you mean '{}'?", near)});
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ void add_select(CLI::App& app, const Common& common, int& result) {
   const auto options = std::make_shared<SelectOptions>();
   options->examination.add_to(*command);
   auto* json = command->add_flag("--json", options->json, "Machine-readable answer");
-  command->add_flag("--export", options->shell_export, "Lines for a shell: eval \"$(fullwatt select --export)\"")->excludes(json);
+  command->add_flag("--export", options->shell_export, "Lines for a shell: eval \"$(fullwatt select --export)\"")
+      ->excludes(json);
   command->callback([options, &common, &result] { result = run_select(*options, common); });
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "catalog/catalog.hpp"
+
 #include "fullwatt/base/pattern.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/layers.hpp"
@@ -32,8 +33,10 @@ std::string missing(unsigned needed, const Machine& machine) {
     return machine.nvml.init ? "NVML does not work" : why_absent("NVML", machine.nvml.init);
   }
   if ((needed & kCuda) != 0 && !machine.cuda.answers.init) return why_absent("CUDA", machine.cuda.answers.init);
-  if ((needed & kTorch) != 0 && !machine.torch.answers.version) return why_absent("PyTorch", machine.torch.answers.version);
-  if ((needed & kKernelLog) != 0 && !machine.driver.kernel_log) return why_absent("kernel log", machine.driver.kernel_log);
+  if ((needed & kTorch) != 0 && !machine.torch.answers.version)
+    return why_absent("PyTorch", machine.torch.answers.version);
+  if ((needed & kKernelLog) != 0 && !machine.driver.kernel_log)
+    return why_absent("kernel log", machine.driver.kernel_log);
   if ((needed & kProcess) != 0 && !machine.process) return "no process asked about (--pid)";
   if ((needed & kTrainingLog) != 0 && !machine.log) return "no log asked about (--log)";
   return {};
@@ -100,7 +103,8 @@ Finding to_finding(const catalog::Entry& entry, Match match) {
 
 class Consultation {
  public:
-  Consultation(const Machine& machine, const Choice& choice) : machine_(machine), choice_(choice), rules_(all_rules()) {}
+  Consultation(const Machine& machine, const Choice& choice)
+      : machine_(machine), choice_(choice), rules_(all_rules()) {}
 
   Diagnosis run() {
     for (const auto& entry : catalog::entries()) {

@@ -1,12 +1,11 @@
 #include "fullwatt/doctor/redact.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
 
@@ -57,7 +56,8 @@ std::string without_addresses(const std::string& text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const auto length = ipv4_length(text, at);
-    const bool harmless = length > 0 && (std::string_view(text).substr(at, length) == "127.0.0.1" || std::string_view(text).substr(at, length) == "0.0.0.0");
+    const bool harmless = length > 0 && (std::string_view(text).substr(at, length) == "127.0.0.1" ||
+                                         std::string_view(text).substr(at, length) == "0.0.0.0");
     if (length > 0 && !harmless) {
       out += "192.0.2.1";
       at += length;
@@ -105,10 +105,12 @@ Redactor::Redactor(const RawMachine& raw) {
     }
   }
   std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) == 0 && std::string_view(host.data()) != "localhost") forget(host.data(), "host");
+  if (::gethostname(host.data(), host.size() - 1) == 0 && std::string_view(host.data()) != "localhost")
+    forget(host.data(), "host");
   int number = 0;
   const auto forget_uuid = [&](const std::string& uuid) {
-    if (uuid.starts_with("GPU-") || uuid.starts_with("MIG-")) forget(uuid, fmt::format("{}00000000-0000-0000-0000-{:012}", uuid.substr(0, 4), ++number));
+    if (uuid.starts_with("GPU-") || uuid.starts_with("MIG-"))
+      forget(uuid, fmt::format("{}00000000-0000-0000-0000-{:012}", uuid.substr(0, 4), ++number));
   };
   for (const auto& device : raw.nvml.devices) {
     forget_uuid(device.uuid.value_or(""));

@@ -40,7 +40,9 @@ bool visible_to_user(const Machine& machine, const GpuStatus& gpu, int pci_posit
   for (auto token : base::split(*setting, ',')) {
     if (token_names(token, gpu, pci_position)) return true;
     // Everything after the first entry that means nothing is ignored by CUDA.
-    if (!base::number<unsigned>(token) && !base::trim(token).starts_with("GPU-") && !base::trim(token).starts_with("MIG-")) return false;
+    if (!base::number<unsigned>(token) && !base::trim(token).starts_with("GPU-") &&
+        !base::trim(token).starts_with("MIG-"))
+      return false;
   }
   return false;
 }
@@ -55,7 +57,8 @@ std::string obstacle(const Machine& machine, const GpuStatus& gpu, const model::
   const auto* pci = pci_of(machine, gpu.bdf);
   if (pci != nullptr && pci->config_all_ones) return "no longer answers on the PCI bus";
   if (pci != nullptr && pci->driver && *pci->driver != "nvidia") return "held by the driver " + *pci->driver;
-  if (pci != nullptr && !pci->driver && machine.driver.wsl.version == 0 && nvml == nullptr) return "no NVIDIA driver is bound to it";
+  if (pci != nullptr && !pci->driver && machine.driver.wsl.version == 0 && nvml == nullptr)
+    return "no NVIDIA driver is bound to it";
   if (pci != nullptr && pci->proc_excluded.is("Yes")) return "excluded by a module option";
   if (nvml != nullptr && nvml->handle_code != 0) return fmt::format("NVML cannot open it (code {})", nvml->handle_code);
   if (nvml != nullptr && nvml->compute_mode.is(2)) return "compute mode is prohibited";
@@ -68,7 +71,8 @@ std::string obstacle(const Machine& machine, const GpuStatus& gpu, const model::
   if (init && *init != 0) return fmt::format("CUDA does not start (code {})", *init);
   if (!init && init.error().reason == base::Absent::not_there) return "libcuda is not found";
   const auto* cuda = machine.cuda_by_bdf(gpu.bdf);
-  if (cuda != nullptr && ((cuda->context && *cuda->context != 0) || (cuda->launch && *cuda->launch != 0))) return "a test kernel fails on it";
+  if (cuda != nullptr && ((cuda->context && *cuda->context != 0) || (cuda->launch && *cuda->launch != 0)))
+    return "a test kernel fails on it";
   const auto& archs = machine.torch.answers.archs;
   if (!archs.empty() && !gpu.compute_capability.empty() && !covers(archs, gpu.compute_capability)) {
     return "the installed PyTorch has no kernels for compute capability " + gpu.compute_capability;
@@ -130,7 +134,8 @@ Candidate other_candidate(const model::PciGpu& gpu) {
   candidate.status.device_name = gpu.name.empty() ? "display adapter" : gpu.name;
   candidate.status.bdf = gpu.bdf;
   candidate.status.is_discrete = gpu.discrete;
-  candidate.status.reasons.emplace_back(gpu.discrete ? "not an NVIDIA GPU, so not usable by CUDA" : "integrated, not usable by CUDA");
+  candidate.status.reasons.emplace_back(gpu.discrete ? "not an NVIDIA GPU, so not usable by CUDA"
+                                                     : "integrated, not usable by CUDA");
   return candidate;
 }
 

@@ -42,11 +42,11 @@ struct CudaDevice {
   std::uint64_t memory_total_bytes = 0;
   int multiprocessors = 0;
   bool integrated = false;
-  bool watchdog = false;           ///< long kernels are ended: a display hangs on this GPU
-  Reading<int> context;            ///< code of creating a context
-  Reading<int> launch;             ///< code of running one real kernel and checking its result
-  Reading<double> launch_ms;       ///< from cuInit to the checked result of the first kernel
-  std::vector<int> peers;          ///< ordinals it can access directly
+  bool watchdog = false;      ///< long kernels are ended: a display hangs on this GPU
+  Reading<int> context;       ///< code of creating a context
+  Reading<int> launch;        ///< code of running one real kernel and checking its result
+  Reading<double> launch_ms;  ///< from cuInit to the checked result of the first kernel
+  std::vector<int> peers;     ///< ordinals it can access directly
 
   static void fields(auto& self, auto&& visit) {
     visit("ordinal", self.ordinal);
@@ -67,9 +67,9 @@ struct CudaDevice {
 
 /// What libcuda answered in a child process of its own.
 struct CudaAnswers {
-  Reading<std::string> library;     ///< the libcuda that the loader took, links resolved
-  Reading<int> init;                ///< code of cuInit
-  Reading<int> driver_version;      ///< newest CUDA it offers, 1000 × major + 10 × minor
+  Reading<std::string> library;  ///< the libcuda that the loader took, links resolved
+  Reading<int> init;             ///< code of cuInit
+  Reading<int> driver_version;   ///< newest CUDA it offers, 1000 × major + 10 × minor
   std::vector<CudaDevice> devices;
 
   static void fields(auto& self, auto&& visit) {
@@ -114,7 +114,7 @@ struct Cuda {
   bool libcuda_link = false;            ///< an unversioned libcuda.so, which Triton's linker wants
   std::vector<FoundLibrary> libraries;  ///< cuDNN, NCCL, nvJitLink, cudart, cuBLAS on the search path, in search order
   std::vector<Toolkit> toolkits;
-  bool compiler = false;                ///< a C compiler on PATH, which Triton wants
+  bool compiler = false;  ///< a C compiler on PATH, which Triton wants
   bool mps_control_pipe = false;
   bool mps_daemon = false;
   Reading<bool> jit_cache_writable;

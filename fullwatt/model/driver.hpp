@@ -35,8 +35,8 @@ struct Service {
   std::string unit;  ///< such as nvidia-powerd
   bool installed = false;
   bool running = false;
-  std::string version;            ///< of its package or binary where known
-  std::vector<std::string> log;   ///< its last lines in the journal, where readable
+  std::string version;           ///< of its package or binary where known
+  std::vector<std::string> log;  ///< its last lines in the journal, where readable
 
   static void fields(auto& self, auto&& visit) {
     visit("unit", self.unit);
@@ -52,12 +52,12 @@ struct Container {
   std::string kind;  ///< docker, podman, kubernetes, lxc, apptainer, unknown; empty outside a container
   bool docker_installed = false;
   bool docker_from_snap = false;
-  Reading<bool> docker_nvidia_runtime;    ///< the nvidia runtime stands in daemon.json
-  bool toolkit_installed = false;         ///< nvidia-ctk
-  Reading<bool> toolkit_no_cgroups;       ///< no-cgroups in the toolkit's config.toml
+  Reading<bool> docker_nvidia_runtime;  ///< the nvidia runtime stands in daemon.json
+  bool toolkit_installed = false;       ///< nvidia-ctk
+  Reading<bool> toolkit_no_cgroups;     ///< no-cgroups in the toolkit's config.toml
   Reading<bool> rootless;
-  std::vector<ConfigLine> cdi_versions;   ///< driver versions named inside CDI specifications
-  Reading<bool> char_links;               ///< /dev/char/195:* exist
+  std::vector<ConfigLine> cdi_versions;  ///< driver versions named inside CDI specifications
+  Reading<bool> char_links;              ///< /dev/char/195:* exist
   Reading<bool> selinux_enforcing;
 
   bool inside() const { return !kind.empty(); }
@@ -78,8 +78,8 @@ struct Container {
 struct Wsl {
   int version = 0;  ///< 0: not WSL
   bool dxg = false;
-  bool libcuda = false;        ///< /usr/lib/wsl/lib/libcuda.so.1
-  bool on_loader_path = false; ///< /usr/lib/wsl/lib is searched by the loader
+  bool libcuda = false;         ///< /usr/lib/wsl/lib/libcuda.so.1
+  bool on_loader_path = false;  ///< /usr/lib/wsl/lib is searched by the loader
 
   static void fields(auto& self, auto&& visit) {
     visit("version", self.version);
@@ -91,11 +91,11 @@ struct Wsl {
 
 /// Layer 2: the kernel module and what leads to it.
 struct Driver {
-  std::string kernel;           ///< uname -r
-  std::string distribution;     ///< ID of os-release, such as ubuntu
-  bool loaded = false;          ///< /sys/module/nvidia
-  Reading<std::string> version; ///< of the loaded module
-  std::string flavour;          ///< open, closed; empty when unknown
+  std::string kernel;            ///< uname -r
+  std::string distribution;      ///< ID of os-release, such as ubuntu
+  bool loaded = false;           ///< /sys/module/nvidia
+  Reading<std::string> version;  ///< of the loaded module
+  std::string flavour;           ///< open, closed; empty when unknown
   bool uvm_loaded = false;
   Reading<bool> uvm_hmm_disabled;
   bool nouveau_loaded = false;
@@ -103,21 +103,21 @@ struct Driver {
   std::vector<std::string> module_files;          ///< nvidia.ko* for this kernel
   std::vector<std::string> module_other_kernels;  ///< kernels that do have one
   Reading<bool> module_signed;
-  bool kernel_headers = false;                    ///< /lib/modules/<kernel>/build
-  std::vector<ConfigLine> blacklists;             ///< lines that keep nvidia from loading
-  std::vector<ConfigLine> vfio_ids;               ///< options vfio-pci ids=10de:…
+  bool kernel_headers = false;         ///< /lib/modules/<kernel>/build
+  std::vector<ConfigLine> blacklists;  ///< lines that keep nvidia from loading
+  std::vector<ConfigLine> vfio_ids;    ///< options vfio-pci ids=10de:…
   std::string kernel_command_line;
   Reading<bool> secure_boot;
-  Reading<std::vector<std::string>> gsp_firmware; ///< versions under /lib/firmware/nvidia
+  Reading<std::vector<std::string>> gsp_firmware;  ///< versions under /lib/firmware/nvidia
   std::vector<DeviceNode> nodes;
-  Reading<int> uvm_major;                         ///< from /proc/devices
+  Reading<int> uvm_major;  ///< from /proc/devices
   std::vector<Service> services;
   Reading<std::vector<std::string>> kernel_log;
   Container container;
   Wsl wsl;
-  std::string hypervisor;                         ///< of a virtual machine; empty on bare metal
-  Reading<int> suspends;                          ///< times the machine slept and woke since it was started
-  Reading<bool> signatures_enforced;              ///< the kernel loads no module without a key it trusts
+  std::string hypervisor;             ///< of a virtual machine; empty on bare metal
+  Reading<int> suspends;              ///< times the machine slept and woke since it was started
+  Reading<bool> signatures_enforced;  ///< the kernel loads no module without a key it trusts
 
   const DeviceNode* node(std::string_view path) const;
   const Service* service(std::string_view unit) const;

@@ -26,10 +26,8 @@ constexpr Names<Layer, 5> kLayerNames{{{Layer::hardware, "hardware"},
                                        {Layer::cuda, "cuda"},
                                        {Layer::pytorch, "pytorch"},
                                        {Layer::application, "application"}}};
-constexpr Names<Severity, 4> kSeverityNames{{{Severity::info, "info"},
-                                             {Severity::note, "note"},
-                                             {Severity::warning, "warning"},
-                                             {Severity::error, "error"}}};
+constexpr Names<Severity, 4> kSeverityNames{
+    {{Severity::info, "info"}, {Severity::note, "note"}, {Severity::warning, "warning"}, {Severity::error, "error"}}};
 constexpr Names<Confidence, 3> kConfidenceNames{
     {{Confidence::possible, "possible"}, {Confidence::likely, "likely"}, {Confidence::certain, "certain"}}};
 constexpr Names<CheckResult::Status, 4> kStatusNames{{{CheckResult::Status::passed, "passed"},

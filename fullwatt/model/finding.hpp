@@ -47,10 +47,10 @@ struct Finding {
   std::map<std::string, std::string> facts;  ///< fill the placeholders of its words
   std::string file;                          ///< of the user's code, where known
   int line = 0;
-  std::optional<double> charged_ms;          ///< where the step's time went; known to `run` only
-  std::optional<double> gain_ms;             ///< what removing it would give
-  std::string fix;                           ///< id of the fix that mends it, where one exists
-  std::string consequence_of;                ///< id of the finding that explains this one
+  std::optional<double> charged_ms;  ///< where the step's time went; known to `run` only
+  std::optional<double> gain_ms;     ///< what removing it would give
+  std::string fix;                   ///< id of the fix that mends it, where one exists
+  std::string consequence_of;        ///< id of the finding that explains this one
 
   static void fields(auto& self, auto&& visit) {
     visit("id", self.id);

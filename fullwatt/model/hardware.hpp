@@ -34,22 +34,22 @@ struct PciGpu {
   std::string bdf;  ///< PCI address such as 0000:01:00.0
   int vendor = 0;
   int device = 0;
-  int pci_class = 0;                   ///< 0x030000 VGA, 0x030200 3D, 0x038000 display
-  std::string name;                    ///< as the driver or the catalogue names it; may be empty
+  int pci_class = 0;  ///< 0x030000 VGA, 0x030200 3D, 0x038000 display
+  std::string name;   ///< as the driver or the catalogue names it; may be empty
   bool discrete = false;
-  std::string discrete_reason;         ///< how we know
-  Reading<std::string> driver;         ///< bound kernel driver
-  Reading<std::string> power_state;    ///< D0, D3hot, D3cold
-  Reading<std::string> runtime_status; ///< active, suspended
+  std::string discrete_reason;          ///< how we know
+  Reading<std::string> driver;          ///< bound kernel driver
+  Reading<std::string> power_state;     ///< D0, D3hot, D3cold
+  Reading<std::string> runtime_status;  ///< active, suspended
   Reading<int> link_width;
   Reading<int> max_link_width;
-  Reading<double> link_gts;            ///< current transfer rate, GT/s; low at idle is normal
+  Reading<double> link_gts;  ///< current transfer rate, GT/s; low at idle is normal
   Reading<double> max_link_gts;
   Reading<int> numa_node;
   Reading<std::string> local_cpus;
   std::vector<Bar> bars;
-  bool config_all_ones = false;        ///< the device no longer answers on the bus
-  std::vector<std::string> bridges;    ///< PCI addresses above it, root first
+  bool config_all_ones = false;                  ///< the device no longer answers on the bus
+  std::vector<std::string> bridges;              ///< PCI addresses above it, root first
   std::vector<std::string> redirecting_bridges;  ///< those whose ACS redirects peer traffic, where readable
 
   // From /proc/driver/nvidia/gpus/<BDF>, present once NVIDIA's module has taken the device.
@@ -61,7 +61,7 @@ struct PciGpu {
   Reading<int> proc_minor;
   Reading<std::string> proc_runtime_d3;
   Reading<std::string> proc_dynamic_boost;
-  Reading<int> port_max_width;         ///< the most lanes that the port above it offers
+  Reading<int> port_max_width;  ///< the most lanes that the port above it offers
 
   bool is_nvidia() const { return vendor == kNvidia; }
   bool asleep() const { return runtime_status.is("suspended") || power_state.is("D3cold"); }
@@ -125,14 +125,14 @@ struct ConfigLine {
 
 /// Layer 1: what is on the bus, read without waking anything.
 struct Hardware {
-  Reading<int> pci_devices;          ///< all devices on the bus; tells "no bus visible" from "no GPU"
+  Reading<int> pci_devices;  ///< all devices on the bus; tells "no bus visible" from "no GPU"
   std::vector<PciGpu> gpus;
   int nvswitches = 0;
   bool soc_tegra = false;
-  Reading<int> chassis_type;         ///< DMI code; 9, 10, 14, 31 are portable
+  Reading<int> chassis_type;  ///< DMI code; 9, 10, 14, 31 are portable
   std::vector<PowerSupply> power_supplies;
-  std::vector<ConfigLine> removal_rules;  ///< udev rules and tmpfiles that remove the NVIDIA device at boot
-  Reading<bool> vendor_dgpu_disabled;     ///< a laptop vendor's switch (asus-nb-wmi) that powers the GPU off
+  std::vector<ConfigLine> removal_rules;     ///< udev rules and tmpfiles that remove the NVIDIA device at boot
+  Reading<bool> vendor_dgpu_disabled;        ///< a laptop vendor's switch (asus-nb-wmi) that powers the GPU off
   std::vector<ConfigLine> integrated_modes;  ///< settings of GPU switchers that turn the discrete GPU off
   Reading<std::string> platform_profile;     ///< ACPI power profile of a laptop, such as low-power or performance
 

@@ -29,20 +29,20 @@ struct RunningProcess {
 
 /// What is not in a file at a known place: system calls, the package database, the process list, the logs.
 struct System {
-  std::string kernel;                           ///< uname -r
-  std::string machine;                          ///< uname -m
+  std::string kernel;   ///< uname -r
+  std::string machine;  ///< uname -m
   std::uint32_t uid = 1000;
   std::vector<std::uint32_t> groups;
-  std::string cpus = "0-7";                     ///< sched_getaffinity
+  std::string cpus = "0-7";  ///< sched_getaffinity
   int online_cpus = 8;
-  Reading<std::uint64_t> limit_address_space;   ///< RLIMIT_AS in bytes; absent (unsupported) when unlimited
+  Reading<std::uint64_t> limit_address_space;  ///< RLIMIT_AS in bytes; absent (unsupported) when unlimited
   Reading<std::uint64_t> limit_memlock;
   Reading<std::uint64_t> limit_open_files;
-  Reading<std::uint64_t> shm_total_bytes;       ///< statvfs of /dev/shm
+  Reading<std::uint64_t> shm_total_bytes;  ///< statvfs of /dev/shm
   Reading<std::uint64_t> shm_free_bytes;
   Reading<std::vector<std::string>> kernel_log;
   std::map<std::string, std::vector<std::string>> service_logs;  ///< last lines of a unit's journal
-  std::vector<std::string> interfaces;          ///< names of network interfaces that are up and have an address
+  std::vector<std::string> interfaces;  ///< names of network interfaces that are up and have an address
   std::vector<RunningProcess> processes;
   std::map<std::string, std::string> packages;  ///< installed packages about NVIDIA and CUDA: name → version
 
@@ -73,18 +73,18 @@ struct Host {
   Reading<double> cpu_quota;                       ///< processors granted by the cgroup; absent when unlimited
   Reading<std::uint64_t> cpu_throttled;            ///< nr_throttled of the cgroup
   Reading<std::uint64_t> cpu_periods;
-  Reading<std::uint64_t> memory_limit_bytes;       ///< of the cgroup
+  Reading<std::uint64_t> memory_limit_bytes;  ///< of the cgroup
   std::uint64_t memory_total_bytes = 0;
   std::uint64_t memory_available_bytes = 0;
-  Reading<int> overcommit;                         ///< vm.overcommit_memory
+  Reading<int> overcommit;  ///< vm.overcommit_memory
   Reading<std::uint64_t> commit_limit_bytes;
-  Reading<double> io_pressure;                     ///< "some avg60" of /proc/pressure/io, percent
+  Reading<double> io_pressure;  ///< "some avg60" of /proc/pressure/io, percent
   Reading<double> memory_pressure;
   int numa_nodes = 1;
-  std::vector<std::string> stale_nccl_files;       ///< /dev/shm/nccl-*
+  std::vector<std::string> stale_nccl_files;  ///< /dev/shm/nccl-*
   bool iommu = false;
-  std::vector<std::string> lock_files;             ///< uv.lock, poetry.lock in the working folder
-  Reading<std::string> lock_torch_source;          ///< where uv.lock takes torch from
+  std::vector<std::string> lock_files;     ///< uv.lock, poetry.lock in the working folder
+  Reading<std::string> lock_torch_source;  ///< where uv.lock takes torch from
 
   /// The value of a variable; nothing when unset.
   std::optional<std::string> variable(const std::string& name) const {
@@ -125,11 +125,11 @@ struct Process {
   Reading<std::uint64_t> limit_memlock;
   Reading<std::uint64_t> limit_address_space;
   std::string state;
-  int children = 0;                                ///< direct child processes, loader workers among them
-  std::string python;                              ///< its interpreter, when it is one
+  int children = 0;    ///< direct child processes, loader workers among them
+  std::string python;  ///< its interpreter, when it is one
   bool imports_torch = false;
-  Reading<std::string> visible_devices_in_code;    ///< plain text that its script assigns to CUDA_VISIBLE_DEVICES
-  Reading<int> descriptors;                        ///< open files; absent when they may not be listed
+  Reading<std::string> visible_devices_in_code;  ///< plain text that its script assigns to CUDA_VISIBLE_DEVICES
+  Reading<int> descriptors;                      ///< open files; absent when they may not be listed
   std::vector<int> child_pids;
 
   static void fields(auto& self, auto&& visit) {

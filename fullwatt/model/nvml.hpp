@@ -81,7 +81,7 @@ struct NvmlDevice {
   Reading<std::uint64_t> memory_used_bytes;
   Reading<std::uint64_t> memory_free_bytes;
   Reading<std::uint64_t> memory_reserved_bytes;
-  Reading<int> utilization_gpu;     ///< percent of time with any kernel
+  Reading<int> utilization_gpu;  ///< percent of time with any kernel
   Reading<int> utilization_memory;
   Reading<int> temperature_c;
   Reading<int> slowdown_c;
@@ -91,7 +91,7 @@ struct NvmlDevice {
   Reading<int> power_default_mw;
   Reading<int> power_min_mw;
   Reading<int> power_max_mw;
-  Reading<int> power_source;        ///< 0 mains, 1 battery, 2 undersized adapter
+  Reading<int> power_source;  ///< 0 mains, 1 battery, 2 undersized adapter
   Reading<int> clock_sm_mhz;
   Reading<int> clock_memory_mhz;
   Reading<int> max_clock_sm_mhz;
@@ -104,8 +104,8 @@ struct NvmlDevice {
   Reading<bool> remap_pending;
   Reading<bool> remap_failed;
   Reading<bool> retired_pages_pending;
-  Reading<int> recovery_action;     ///< 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset, 5 IMEX
-  Reading<int> compute_mode;        ///< 0 default, 2 prohibited, 3 exclusive process
+  Reading<int> recovery_action;  ///< 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset, 5 IMEX
+  Reading<int> compute_mode;     ///< 0 default, 2 prohibited, 3 exclusive process
   Reading<bool> persistence;
   Reading<bool> mig_enabled;
   Reading<bool> mig_pending;
@@ -116,8 +116,8 @@ struct NvmlDevice {
   Reading<int> pcie_max_generation;
   Reading<int> pcie_replays;
   Reading<bool> display_active;
-  Reading<int> fabric_state;        ///< 0 unsupported, 1 not started, 2 in progress, 3 completed
-  Reading<int> virtualization;      ///< 0 none, 1 passthrough, 2 vGPU, 3 host vGPU, 4 host vSGA
+  Reading<int> fabric_state;    ///< 0 unsupported, 1 not started, 2 in progress, 3 completed
+  Reading<int> virtualization;  ///< 0 none, 1 passthrough, 2 vGPU, 3 host vGPU, 4 host vSGA
   Reading<bool> vgpu_licensed;
   Reading<std::vector<GpuProcess>> processes;
 
@@ -181,7 +181,7 @@ struct Nvml {
   Reading<std::string> library;  ///< the file that was loaded
   Reading<int> init;             ///< code of nvmlInit
   Reading<std::string> driver_version;
-  Reading<int> cuda_version;     ///< newest CUDA the driver offers, 1000 × major + 10 × minor
+  Reading<int> cuda_version;  ///< newest CUDA the driver offers, 1000 × major + 10 × minor
   std::vector<NvmlDevice> devices;
 
   bool works() const { return init.is(0); }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "fullwatt/model/finding.hpp"
 #include "fullwatt/model/json.hpp"
@@ -14,6 +16,7 @@ struct DoctorReport {
   model::Machine machine;
   model::Diagnosis diagnosis;
   double seconds = 0;
+  std::uint64_t peak_memory_bytes = 0;  ///< of this program itself, without its children
 };
 
 std::string doctor_text(const DoctorReport& report, const Style& style, bool verbose);

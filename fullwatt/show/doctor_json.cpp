@@ -23,8 +23,10 @@ Json finding_json(const model::Finding& finding, catalog::Language language) {
 
 Json counts(const model::Diagnosis& diagnosis) {
   Json json;
-  for (const auto severity : {model::Severity::error, model::Severity::warning, model::Severity::note, model::Severity::info}) {
-    json[std::string(model::to_string(severity))] = std::ranges::count(diagnosis.findings, severity, &model::Finding::severity);
+  for (const auto severity :
+       {model::Severity::error, model::Severity::warning, model::Severity::note, model::Severity::info}) {
+    json[std::string(model::to_string(severity))] =
+        std::ranges::count(diagnosis.findings, severity, &model::Finding::severity);
   }
   return json;
 }
@@ -32,8 +34,10 @@ Json counts(const model::Diagnosis& diagnosis) {
 }  // namespace
 
 Json doctor_json(const DoctorReport& report, catalog::Language language) {
-  Json json{{"schema_version", model::Diagnosis::kSchemaVersion}, {"tool", {{"name", "fullwatt"}, {"version", kVersion}}}};
+  Json json{{"schema_version", model::Diagnosis::kSchemaVersion},
+            {"tool", {{"name", "fullwatt"}, {"version", kVersion}}}};
   json["seconds"] = report.seconds;
+  json["peak_memory_bytes"] = report.peak_memory_bytes;
   json["root_cause"] = report.diagnosis.root_cause.empty() ? Json(nullptr) : Json(report.diagnosis.root_cause);
   json["conclusion"] = closing_sentence(report, language);
   json["counts"] = counts(report.diagnosis);

@@ -34,18 +34,21 @@ std::string_view state_mark(model::LayerStatus::State state) {
 
 void finding(std::string& out, const model::Finding& found, catalog::Language language) {
   const auto words = render(found, language);
-  out += fmt::format("- **{}** ({}, {})\n", escaped(words.title), code(found.id), catalog::label(to_string(found.severity), language));
+  out += fmt::format("- **{}** ({}, {})\n", escaped(words.title), code(found.id),
+                     catalog::label(to_string(found.severity), language));
   out += fmt::format("  - {}: {}\n", catalog::label("why", language), escaped(words.cause));
   for (const auto& seen : found.evidence) {
     out += fmt::format("  - {}: {} = {}{}\n", catalog::label("seen", language), escaped(seen.what), code(seen.value),
                        seen.where.empty() ? "" : " (" + code(seen.where) + ")");
   }
   for (const auto& step : words.remedy) {
-    out += fmt::format("  - {}: {}{}\n", catalog::label("remedy", language), escaped(step.text), step.run.empty() ? "" : " " + code(step.run));
+    out += fmt::format("  - {}: {}{}\n", catalog::label("remedy", language), escaped(step.text),
+                       step.run.empty() ? "" : " " + code(step.run));
   }
 }
 
-void section(std::string& out, std::string_view key, const std::vector<const model::Finding*>& findings, catalog::Language language) {
+void section(std::string& out, std::string_view key, const std::vector<const model::Finding*>& findings,
+             catalog::Language language) {
   if (findings.empty()) return;
   out += fmt::format("\n### {}\n", catalog::label(key, language));
   for (const auto* found : findings) finding(out, *found, language);
@@ -57,14 +60,16 @@ std::string doctor_markdown(const DoctorReport& report, catalog::Language langua
   std::string out = fmt::format("## fullwatt {}: {}\n\n", kVersion, catalog::label("report", language));
   out += "| | | |\n|---|---|---|\n";
   for (const auto& status : report.diagnosis.layers) {
-    out += fmt::format("| {} | {} | {} |\n", state_mark(status.state), catalog::label(to_string(status.layer), language), escaped(status.summary));
+    out += fmt::format("| {} | {} | {} |\n", state_mark(status.state),
+                       catalog::label(to_string(status.layer), language), escaped(status.summary));
   }
   const auto grouped = group(report.diagnosis);
   if (grouped.root != nullptr) section(out, "root_cause", {grouped.root}, language);
   section(out, "also_wrong", grouped.wrong, language);
   section(out, "follows", grouped.follows, language);
   section(out, "good_to_know", grouped.notes, language);
-  for (const auto& problem : report.machine.problems) out += fmt::format("\n- {}: {}\n", escaped(problem.probe), escaped(problem.what));
+  for (const auto& problem : report.machine.problems)
+    out += fmt::format("\n- {}: {}\n", escaped(problem.probe), escaped(problem.what));
   return out + fmt::format("\n{}\n", escaped(closing_sentence(report, language)));
 }
 

@@ -60,7 +60,9 @@ class Page {
     blank();
     out_ += paint(style_, Ink::bold, say(key)) + "\n";
   }
-  std::string symbol(const Mark& mark) const { return paint(style_, mark.ink, style_.unicode ? mark.symbol : mark.ascii); }
+  std::string symbol(const Mark& mark) const {
+    return paint(style_, mark.ink, style_.unicode ? mark.symbol : mark.ascii);
+  }
 
   /// A label on the left, wrapped text on the right of it.
   void entry(std::string_view label, std::string_view text, Ink ink = Ink::plain) {
@@ -71,8 +73,9 @@ class Page {
     for (const auto& part : wrap(text, room)) {
       const auto shown = first ? std::string(label) : std::string{};
       const auto padding = std::max(1, kLabel - display_width(shown));
-      out_ += std::string(kIndent, ' ') + paint(style_, Ink::dim, shown) + std::string(static_cast<std::size_t>(padding), ' ') +
-              paint(style_, ink, plain_symbols(style_, part)) + "\n";
+      out_ += std::string(kIndent, ' ') + paint(style_, Ink::dim, shown) +
+              std::string(static_cast<std::size_t>(padding), ' ') + paint(style_, ink, plain_symbols(style_, part)) +
+              "\n";
       first = false;
     }
   }
@@ -89,16 +92,19 @@ class Page {
 
 void layers(Page& page, const model::Diagnosis& diagnosis) {
   int label_width = 0;
-  for (const auto& status : diagnosis.layers) label_width = std::max(label_width, display_width(page.say(to_string(status.layer))));
+  for (const auto& status : diagnosis.layers)
+    label_width = std::max(label_width, display_width(page.say(to_string(status.layer))));
   for (const auto& status : diagnosis.layers) {
     const auto name = page.say(to_string(status.layer));
     const auto padding = std::string(static_cast<std::size_t>(label_width - display_width(name) + 2), ' ');
-    page.line(fmt::format("  {} {}{}{}", page.symbol(mark_of(status.state)), name, padding, base::printable(status.summary, 200)));
+    page.line(fmt::format("  {} {}{}{}", page.symbol(mark_of(status.state)), name, padding,
+                          base::printable(status.summary, 200)));
   }
 }
 
 std::string title_line(Page& page, const Finding& finding, const Rendered& words) {
-  auto title = fmt::format("{} {}", page.symbol(mark_of(finding.severity)), paint(page.style(), Ink::bold, plain_symbols(page.style(), words.title)));
+  auto title = fmt::format("{} {}", page.symbol(mark_of(finding.severity)),
+                           paint(page.style(), Ink::bold, plain_symbols(page.style(), words.title)));
   if (finding.confidence == model::Confidence::possible) title += " (" + page.say("possible") + ")";
   return title + "  " + paint(page.style(), Ink::dim, finding.id);
 }
@@ -132,7 +138,8 @@ void in_full(Page& page, const Finding& finding, bool verbose) {
 
 void in_short(Page& page, const Finding& finding) {
   auto text = title_line(page, finding, render(finding, page.style().language));
-  if (!finding.consequence_of.empty()) text += paint(page.style(), Ink::dim, fmt::format("  ({} {})", page.say("because_of"), finding.consequence_of));
+  if (!finding.consequence_of.empty())
+    text += paint(page.style(), Ink::dim, fmt::format("  ({} {})", page.say("because_of"), finding.consequence_of));
   page.line(text);
 }
 
@@ -140,17 +147,22 @@ void problems(Page& page, const model::Machine& machine) {
   if (machine.problems.empty()) return;
   page.heading("not_examined");
   for (const auto& problem : machine.problems) {
-    page.line(fmt::format("{} {}: {}", page.symbol({"?", "[?]", Ink::yellow}), base::printable(problem.probe, 80), base::printable(problem.what, 300)));
+    page.line(fmt::format("{} {}: {}", page.symbol({"?", "[?]", Ink::yellow}), base::printable(problem.probe, 80),
+                          base::printable(problem.what, 300)));
   }
 }
 
 void footer(Page& page, const DoctorReport& report) {
   using Status = model::CheckResult::Status;
-  const auto count = [&](Status status) { return std::ranges::count(report.diagnosis.checks, status, &model::CheckResult::status); };
+  const auto count = [&](Status status) {
+    return std::ranges::count(report.diagnosis.checks, status, &model::CheckResult::status);
+  };
   page.blank();
   const bool bad = !report.diagnosis.root_cause.empty();
-  page.line(paint(page.style(), bad ? Ink::red : Ink::green, plain_symbols(page.style(), closing_sentence(report, page.style().language))));
-  auto text = fmt::format("{} {}, {} {}", report.diagnosis.checks.size(), page.say("checks"), count(Status::skipped), page.say("skipped"));
+  page.line(paint(page.style(), bad ? Ink::red : Ink::green,
+                  plain_symbols(page.style(), closing_sentence(report, page.style().language))));
+  auto text = fmt::format("{} {}, {} {}", report.diagnosis.checks.size(), page.say("checks"), count(Status::skipped),
+                          page.say("skipped"));
   if (count(Status::broken) > 0) text += fmt::format(", {} {}", count(Status::broken), page.say("broken"));
   page.line(paint(page.style(), Ink::dim, fmt::format("{}, {:.2f} s", text, report.seconds)));
 }

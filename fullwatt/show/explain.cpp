@@ -34,10 +34,12 @@ void paragraph(std::string& out, std::string_view text, const Style& style, std:
 std::string explain_text(const catalog::Entry& entry, const Style& style) {
   const auto say = [&](std::string_view key) { return std::string(catalog::label(key, style.language)); };
   const Facts none;
-  std::string out = paint(style, Ink::bold, fill(entry.title.in(style.language), none)) + "\n" + paint(style, Ink::dim, entry.id) + "\n\n";
-  out += fmt::format("{}: {}\n{}: {}\n{}: {}\n{}: {}\n\n", say("explain_layer"), say(to_string(entry.layer)), say("explain_severity"),
-                     say(to_string(entry.severity)), say("explain_confidence"), say(to_string(entry.confidence)), say("explain_shown_by"),
-                     needs_text(entry.needs, style.language));
+  std::string out = paint(style, Ink::bold, fill(entry.title.in(style.language), none)) + "\n" +
+                    paint(style, Ink::dim, entry.id) + "\n\n";
+  out +=
+      fmt::format("{}: {}\n{}: {}\n{}: {}\n{}: {}\n\n", say("explain_layer"), say(to_string(entry.layer)),
+                  say("explain_severity"), say(to_string(entry.severity)), say("explain_confidence"),
+                  say(to_string(entry.confidence)), say("explain_shown_by"), needs_text(entry.needs, style.language));
   paragraph(out, fill(entry.cause.in(style.language), none), style);
   out += "\n" + paint(style, Ink::bold, say("remedy")) + "\n";
   int number = 0;

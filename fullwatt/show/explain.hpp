@@ -3,6 +3,7 @@
 #include <string>
 
 #include "catalog/catalog.hpp"
+
 #include "fullwatt/show/style.hpp"
 
 namespace fullwatt::show {

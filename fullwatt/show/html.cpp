@@ -30,7 +30,7 @@ article.note, article.info { border-left-color: var(--note); }
 .state { font-weight: 700; } .works { color: var(--good); } .degraded { color: var(--warn); } .broken { color: var(--bad); }
 code, pre { font: .875em/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 code { overflow-wrap: anywhere; }
-pre { background: var(--page); border: 1px solid var(--line); border-radius: 4px; padding: .5rem .75rem; margin: .35rem 0 .75rem; overflow-x: auto; white-space: pre; }
+pre { background: var(--page); border: 1px solid var(--line); border-radius: 4px; padding: .5rem .75rem; margin: .35rem 0 .75rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 ol { margin: .5rem 0 0; padding-left: 1.25rem; } ul { padding-left: 1.25rem; }
 details { margin-top: 2rem; } summary { cursor: pointer; font-weight: 600; }
 dl.seen { margin: .5rem 0; } dl.seen div { display: flex; flex-wrap: wrap; gap: 0 .5rem; } dl.seen dt { color: var(--soft); } dl.seen dd { margin: 0; overflow-wrap: anywhere; }

@@ -15,11 +15,14 @@ std::string memory_text(const model::GpuStatus& gpu) {
 }
 
 void gpu_lines(std::string& out, const model::GpuStatus& gpu, const Style& style) {
-  const auto mark = gpu.is_selected ? paint(style, Ink::green, style.unicode ? "✓" : "[ok]") : paint(style, Ink::dim, style.unicode ? "–" : "[-]");
-  auto facts = fmt::format("{}{}", gpu.is_discrete ? "discrete" : "integrated", gpu.device_id >= 0 ? fmt::format(", NVML index {}", gpu.device_id) : "");
+  const auto mark = gpu.is_selected ? paint(style, Ink::green, style.unicode ? "✓" : "[ok]")
+                                    : paint(style, Ink::dim, style.unicode ? "–" : "[-]");
+  auto facts = fmt::format("{}{}", gpu.is_discrete ? "discrete" : "integrated",
+                           gpu.device_id >= 0 ? fmt::format(", NVML index {}", gpu.device_id) : "");
   if (!gpu.compute_capability.empty()) facts += ", compute capability " + base::printable(gpu.compute_capability, 20);
   if (const auto memory = memory_text(gpu); !memory.empty()) facts += ", " + memory;
-  out += fmt::format("{} {}  {}\n", mark, paint(style, Ink::bold, base::printable(gpu.device_name, 80)), paint(style, Ink::dim, base::printable(gpu.bdf, 40)));
+  out += fmt::format("{} {}  {}\n", mark, paint(style, Ink::bold, base::printable(gpu.device_name, 80)),
+                     paint(style, Ink::dim, base::printable(gpu.bdf, 40)));
   out += fmt::format("    {}\n", facts);
   if (!gpu.uuid.empty()) out += fmt::format("    {}\n", base::printable(gpu.uuid, 80));
   for (const auto& reason : gpu.reasons) out += fmt::format("    {}\n", base::printable(reason, 200));
@@ -32,7 +35,8 @@ std::string select_text(const model::Selection& selection, const Style& style) {
   for (const auto& gpu : selection.gpus) gpu_lines(out, gpu, style);
   if (!out.empty()) out += "\n";
   out += base::printable(selection.reason, 400) + "\n";
-  if (selection.selected() != nullptr) out += paint(style, Ink::dim, "For this shell: eval \"$(fullwatt select --export)\"") + "\n";
+  if (selection.selected() != nullptr)
+    out += paint(style, Ink::dim, "For this shell: eval \"$(fullwatt select --export)\"") + "\n";
   return out;
 }
 

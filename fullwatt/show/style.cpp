@@ -39,15 +39,18 @@ std::size_t character_length(char first) {
 std::uint32_t code_point(std::string_view character) {
   if (character.size() == 1) return static_cast<unsigned char>(character[0]);
   std::uint32_t point = static_cast<unsigned char>(character[0]) & (0xFFU >> (character.size() + 1));
-  for (std::size_t i = 1; i < character.size(); ++i) point = (point << 6U) | (static_cast<unsigned char>(character[i]) & 0x3FU);
+  for (std::size_t i = 1; i < character.size(); ++i)
+    point = (point << 6U) | (static_cast<unsigned char>(character[i]) & 0x3FU);
   return point;
 }
 
 /// Ranges of wide characters (Unicode East Asian Width W and F, the blocks that Chinese text uses).
 bool is_wide(std::uint32_t point) {
-  return (point >= 0x1100 && point <= 0x115F) || (point >= 0x2E80 && point <= 0xA4CF) || (point >= 0xAC00 && point <= 0xD7A3) ||
-         (point >= 0xF900 && point <= 0xFAFF) || (point >= 0xFE30 && point <= 0xFE6F) || (point >= 0xFF00 && point <= 0xFF60) ||
-         (point >= 0xFFE0 && point <= 0xFFE6) || (point >= 0x1F300 && point <= 0x1FAFF) || (point >= 0x20000 && point <= 0x3FFFD);
+  return (point >= 0x1100 && point <= 0x115F) || (point >= 0x2E80 && point <= 0xA4CF) ||
+         (point >= 0xAC00 && point <= 0xD7A3) || (point >= 0xF900 && point <= 0xFAFF) ||
+         (point >= 0xFE30 && point <= 0xFE6F) || (point >= 0xFF00 && point <= 0xFF60) ||
+         (point >= 0xFFE0 && point <= 0xFFE6) || (point >= 0x1F300 && point <= 0x1FAFF) ||
+         (point >= 0x20000 && point <= 0x3FFFD);
 }
 
 std::vector<std::string_view> characters(std::string_view text) {
@@ -88,7 +91,8 @@ Style style_for(const StyleFlags& flags, const base::Environment& environment, b
   const auto language = flags.language.empty() ? locale_of(environment, "LC_MESSAGES") : flags.language;
   const bool chinese = language.starts_with("zh");
   // Chinese cannot be written in ASCII: without a UTF-8 locale the reader gets English, unless asked for by name.
-  style.language = chinese && (style.unicode || !flags.language.empty()) ? catalog::Language::zh : catalog::Language::en;
+  style.language =
+      chinese && (style.unicode || !flags.language.empty()) ? catalog::Language::zh : catalog::Language::en;
   if (style.language == catalog::Language::zh) style.unicode = true;
   return style;
 }
@@ -122,10 +126,12 @@ std::vector<std::string> wrap(std::string_view text, int width) {
 
 std::string plain_symbols(const Style& style, std::string text) {
   if (style.unicode) return text;
-  constexpr std::array kSymbols{std::pair{"×", "x"}, std::pair{"·", "-"}, std::pair{"…", "..."}, std::pair{"→", "->"},
-                                std::pair{"≥", ">="}, std::pair{"°", " deg "}, std::pair{"–", "-"}, std::pair{"’", "'"}};
+  constexpr std::array kSymbols{std::pair{"×", "x"},  std::pair{"·", "-"},  std::pair{"…", "..."},
+                                std::pair{"→", "->"}, std::pair{"≥", ">="}, std::pair{"°", " deg "},
+                                std::pair{"–", "-"},  std::pair{"’", "'"}};
   for (const auto& [symbol, plain] : kSymbols) {
-    for (auto at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at)) text.replace(at, std::string_view(symbol).size(), plain);
+    for (auto at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at))
+      text.replace(at, std::string_view(symbol).size(), plain);
   }
   std::string out;
   for (auto character : characters(text)) out += character.size() == 1 ? std::string(character) : std::string("?");

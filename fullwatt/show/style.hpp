@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "catalog/catalog.hpp"
+
 #include "fullwatt/base/process.hpp"
 
 namespace fullwatt::show {

@@ -40,7 +40,9 @@ std::string fill_with(std::string_view text, const Facts& facts, Quote quote) {
 }
 
 bool is_plain(const std::string& value) {
-  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::string_view("_./:@%+=,-").find(static_cast<char>(c)) != std::string_view::npos; };
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_./:@%+=,-").find(static_cast<char>(c)) != std::string_view::npos;
+  };
   return !value.empty() && std::ranges::all_of(value, plain);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "catalog/catalog.hpp"
+
 #include "fullwatt/model/finding.hpp"
 
 namespace fullwatt::show {

@@ -1,20 +1,19 @@
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 
+#include "tests/support/machines.hpp"
+#include "tests/support/temp_folder.hpp"
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "fullwatt/base/process.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/model/cuda.hpp"
 #include "fullwatt/model/json.hpp"
 #include "fullwatt/model/nvml.hpp"
-#include "tests/support/machines.hpp"
-#include "tests/support/temp_folder.hpp"
 
 namespace fullwatt::tests {
 namespace {
@@ -73,7 +72,8 @@ TEST(UsageTest, HelpNamesTheCommandsAndExitCodes) {
   for (const auto& arguments : {std::vector<std::string>{}, {"--help"}}) {
     const auto result = fullwatt(arguments);
     EXPECT_EQ(result.exit_code, 0);
-    for (const auto* word : {"doctor", "select", "explain", "Exit codes"}) EXPECT_TRUE(contains(result.out, word)) << word;
+    for (const auto* word : {"doctor", "select", "explain", "Exit codes"})
+      EXPECT_TRUE(contains(result.out, word)) << word;
   }
   const auto doctor = fullwatt({"doctor", "--help"});
   EXPECT_EQ(doctor.exit_code, 0);
@@ -183,7 +183,8 @@ TEST(DoctorTest, ATypingErrorInOnlyIsNoEmptyChoice) {
 TEST(DoctorTest, OnlyRunsTheChosenChecks) {
   const auto json = json_of(fullwatt({"doctor", "--from", kHealthy, "--json", "--only", "pytorch,nvml-fails"}));
   EXPECT_FALSE(json["checks"].empty());
-  for (const auto& check : json["checks"]) EXPECT_TRUE(check["layer"] == "pytorch" || check["id"] == "nvml-fails") << check["id"];
+  for (const auto& check : json["checks"])
+    EXPECT_TRUE(check["layer"] == "pytorch" || check["id"] == "nvml-fails") << check["id"];
 }
 
 TEST(DoctorTest, ChecksCanBeListed) {
@@ -195,7 +196,8 @@ TEST(DoctorTest, ChecksCanBeListed) {
 
 TEST(DoctorTest, TheOutputOfATrainingIsLookedAt) {
   const TempFolder folder;
-  const auto log = folder.write("train.log", "epoch 1\nRuntimeError: Expected all tensors to be on the same device, but found two\n");
+  const auto log = folder.write(
+      "train.log", "epoch 1\nRuntimeError: Expected all tensors to be on the same device, but found two\n");
   const auto result = fullwatt({"doctor", "--from", kHealthy, "--log", log});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(contains(result.out, "tensors-on-two-devices"));
@@ -240,8 +242,9 @@ TEST(ExplainTest, AMistypedIdGetsASuggestion) {
 TEST(SelectTest, TheShellGetsTheUuidOfTheDiscreteGpu) {
   const auto result = fullwatt({"select", "--export", "--from", kHealthy});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.out,
-            "export CUDA_DEVICE_ORDER=PCI_BUS_ID\nexport CUDA_VISIBLE_DEVICES=GPU-4050bbbb-1111-2222-3333-444455556666\n");
+  EXPECT_EQ(
+      result.out,
+      "export CUDA_DEVICE_ORDER=PCI_BUS_ID\nexport CUDA_VISIBLE_DEVICES=GPU-4050bbbb-1111-2222-3333-444455556666\n");
   EXPECT_TRUE(contains(result.err, "discrete"));
 }
 
@@ -331,7 +334,8 @@ TEST_F(ThisMachineTest, ACrashingNvmlIsNamedAndDoesNotTakeTheReportWithIt) {
 }
 
 TEST_F(ThisMachineTest, AHangingOrCrashingLibcudaIsNamedToo) {
-  EXPECT_TRUE(contains(doctor({"--timeout", "1"}, {{"FULLWATT_FAKE_CUDA_HANG", "1"}}).out, "cuda: libcuda gave no answer within"));
+  EXPECT_TRUE(contains(doctor({"--timeout", "1"}, {{"FULLWATT_FAKE_CUDA_HANG", "1"}}).out,
+                       "cuda: libcuda gave no answer within"));
   EXPECT_TRUE(contains(doctor({}, {{"FULLWATT_FAKE_CUDA_CRASH", "1"}}).out, "cuda: libcuda crashed with signal 6"));
 }
 
@@ -343,7 +347,7 @@ TEST_F(ThisMachineTest, ABundleIsPrivateAndTellsNoNames) {
   const auto bundle = folder_ / "bundle.tar.gz";
   const auto result = doctor({"--bundle", bundle});
   ASSERT_TRUE(contains(result.err, "wrote")) << result.err;
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::stat(bundle.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
   const auto content = run_program({"tar", "xzOf", bundle}, kPlain);

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   const auto selection = tool.diagnose_device_selection();
   std::cout << "selected: " << (selection.selected ? selection.selected->device_name : "none") << "\n";
   const auto report = tool.generate_gpu_diagnostic_report();
-  std::cout << "root cause: " << (report.root_cause ? report.root_cause->id : "none") << "\n" << report.conclusion << "\n";
+  std::cout << "root cause: " << (report.root_cause ? report.root_cause->id : "none") << "\n"
+            << report.conclusion << "\n";
   return report.json.empty() || report.text.empty() ? 1 : 0;
 }

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/fuzz/require.hpp"
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include "fullwatt/doctor/probe/probes.hpp"
-#include "tests/fuzz/require.hpp"
 
 namespace {
 
@@ -72,8 +72,12 @@ constexpr std::array kPaths{
 
 /// Links whose target the fuzzer decides.
 constexpr std::array kLinks{
-    "/sys/bus/pci/devices/0000:01:00.0", "/sys/bus/pci/devices/0000:01:00.0/driver", "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-    "/proc/42/exe",                      "/proc/42/cwd",                             "/proc/42/fd/3",
+    "/sys/bus/pci/devices/0000:01:00.0",
+    "/sys/bus/pci/devices/0000:01:00.0/driver",
+    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    "/proc/42/exe",
+    "/proc/42/cwd",
+    "/proc/42/fd/3",
     "/usr/local/cuda",
 };
 

@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "fullwatt/base/pattern.hpp"
 #include "tests/fuzz/require.hpp"
+
+#include "fullwatt/base/pattern.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
@@ -12,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto pattern = input.substr(0, end);
   const auto line = end == std::string::npos ? std::string{} : input.substr(end + 1);
   const auto captures = fullwatt::base::match(pattern, line);
-  if (pattern.find_first_of("*{") == std::string::npos) REQUIRE(captures.has_value() == (line.find(pattern) != std::string::npos));
+  if (pattern.find_first_of("*{") == std::string::npos)
+    REQUIRE(captures.has_value() == (line.find(pattern) != std::string::npos));
   if (!captures) return 0;
   for (const auto& [name, value] : *captures) {
     REQUIRE(pattern.find("{" + name + "}") != std::string::npos);

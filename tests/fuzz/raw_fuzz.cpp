@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/fuzz/require.hpp"
+
 #include "fullwatt/doctor/diagnose.hpp"
 #include "fullwatt/doctor/probe/examine.hpp"
 #include "fullwatt/doctor/probe/raw.hpp"
@@ -10,7 +12,6 @@
 #include "fullwatt/doctor/select.hpp"
 #include "fullwatt/show/doctor.hpp"
 #include "fullwatt/show/select.hpp"
-#include "tests/fuzz/require.hpp"
 
 using namespace fullwatt;
 
@@ -24,7 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   report.machine = doctor::examine(doctor::replay(*raw), raw->target);
   report.diagnosis = doctor::diagnose(report.machine);
   for (const auto& check : report.diagnosis.checks) REQUIRE(check.status != model::CheckResult::Status::broken);
-  REQUIRE(show::doctor_text(report, {.color = false, .unicode = true, .width = 80}, true).find('\x1b') == std::string::npos);
+  REQUIRE(show::doctor_text(report, {.color = false, .unicode = true, .width = 80}, true).find('\x1b') ==
+          std::string::npos);
   REQUIRE(show::doctor_html(report, catalog::Language::zh).find("<script") == std::string::npos);
   REQUIRE(show::doctor_markdown(report, catalog::Language::en).find('\x1b') == std::string::npos);
   REQUIRE(model::Json::accept(model::dump(show::doctor_json(report, catalog::Language::en))));

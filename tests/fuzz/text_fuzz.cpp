@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/fuzz/require.hpp"
+
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/base/version.hpp"
 #include "fullwatt/show/html.hpp"
 #include "fullwatt/show/style.hpp"
 #include "fullwatt/show/words.hpp"
-#include "tests/fuzz/require.hpp"
 
 namespace {
 

@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "fullwatt/doctor/probe/yaml.hpp"
 #include "tests/fuzz/require.hpp"
+
+#include "fullwatt/doctor/probe/yaml.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // Our figures against the driver's own, on a real GPU.
 
-#include <gtest/gtest.h>
-
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "fullwatt/base/process.hpp"
 #include "fullwatt/base/text.hpp"
@@ -41,7 +41,9 @@ class OnTheGpu : public testing::Test {
 constexpr double kMiB = 1024.0 * 1024;
 
 TEST_F(OnTheGpu, FixedFiguresEqualTheDriversOwn) {
-  const auto rows = ask_smi("name,uuid,driver_version,compute_cap,memory.total,power.default_limit,power.max_limit,clocks.max.sm,clocks.max.mem");
+  const auto rows = ask_smi(
+      "name,uuid,driver_version,compute_cap,memory.total,power.default_limit,power.max_limit,clocks.max.sm,clocks.max."
+      "mem");
   ASSERT_EQ(rows.size(), nvml_.devices.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& device = nvml_.devices[i];
@@ -59,7 +61,9 @@ TEST_F(OnTheGpu, FixedFiguresEqualTheDriversOwn) {
 }
 
 TEST_F(OnTheGpu, SettingsEqualTheDriversOwn) {
-  const auto rows = ask_smi("power.limit,enforced.power.limit,persistence_mode,compute_mode,ecc.mode.current,mig.mode.current,pcie.link.width.max,pcie.link.gen.max");
+  const auto rows = ask_smi(
+      "power.limit,enforced.power.limit,persistence_mode,compute_mode,ecc.mode.current,mig.mode.current,pcie.link."
+      "width.max,pcie.link.gen.max");
   ASSERT_EQ(rows.size(), nvml_.devices.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& device = nvml_.devices[i];
@@ -67,10 +71,18 @@ TEST_F(OnTheGpu, SettingsEqualTheDriversOwn) {
     EXPECT_NEAR(device.power_enforced_mw.value_or(0) / 1000.0, std::stod(rows[i][1]), 0.01);
     EXPECT_EQ(device.persistence.value_or(false), rows[i][2] == "Enabled");
     EXPECT_EQ(device.compute_mode.value_or(-1) == 0, rows[i][3] == "Default");
-    if (device.ecc_enabled) EXPECT_EQ(*device.ecc_enabled, rows[i][4] == "Enabled");
-    if (device.mig_enabled) EXPECT_EQ(*device.mig_enabled, rows[i][5] == "Enabled");
-    if (device.pcie_max_width) EXPECT_EQ(*device.pcie_max_width, std::stoi(rows[i][6]));
-    if (device.pcie_max_generation) EXPECT_EQ(*device.pcie_max_generation, std::stoi(rows[i][7]));
+    if (device.ecc_enabled) {
+      EXPECT_EQ(*device.ecc_enabled, rows[i][4] == "Enabled");
+    }
+    if (device.mig_enabled) {
+      EXPECT_EQ(*device.mig_enabled, rows[i][5] == "Enabled");
+    }
+    if (device.pcie_max_width) {
+      EXPECT_EQ(*device.pcie_max_width, std::stoi(rows[i][6]));
+    }
+    if (device.pcie_max_generation) {
+      EXPECT_EQ(*device.pcie_max_generation, std::stoi(rows[i][7]));
+    }
   }
 }
 

@@ -4,12 +4,12 @@
 #include <random>
 #include <string>
 
+#include "tests/support/machines.hpp"
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/select.hpp"
-#include "tests/support/machines.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -48,7 +48,8 @@ struct Card {
 struct Plan {
   std::vector<Card> cards;
   bool nvml = true;
-  bool cuda = true;
+  bool cuda = true;  ///< asked; else it sleeps
+  bool cuda_starts = true;
   std::optional<std::string> visible_devices;
 };
 
@@ -82,7 +83,8 @@ Card random_card(int slot) {
 
 std::string random_token(const std::vector<Card>& cards) {
   const auto index = std::to_string(*rc::gen::inRange(-1, 7));
-  if (cards.empty() || rarely(2)) return rarely(6) ? *rc::gen::element<std::string>("", "x", " 1", "GPU-", "none") : index;
+  if (cards.empty() || rarely(2))
+    return rarely(6) ? *rc::gen::element<std::string>("", "x", " 1", "GPU-", "none") : index;
   const auto& uuid = (*rc::gen::elementOf(cards)).uuid;
   return uuid.substr(0, static_cast<std::size_t>(*rc::gen::inRange(5, static_cast<int>(uuid.size()) + 1)));
 }
@@ -93,6 +95,7 @@ Plan random_plan() {
   for (int slot = 1; slot <= count; ++slot) plan.cards.push_back(random_card(slot));
   plan.nvml = !rarely(5);
   plan.cuda = !rarely(3);
+  plan.cuda_starts = !rarely(6);
   if (rarely(2)) {
     std::vector<std::string> tokens;
     const int tokens_wanted = *rc::gen::inRange(0, 4);
@@ -124,13 +127,19 @@ std::vector<std::string> visible_cards(const Plan& plan) {
 
 void add_card(Machine& machine, const Plan& plan, const Card& card, bool visible) {
   if (!card.is_nvidia()) {
-    auto pci = tests::pci_gpu(card.bdf, card.kind == Kind::intel ? model::kIntel : model::kAmd, "other", card.is_discrete());
+    auto pci =
+        tests::pci_gpu(card.bdf, card.kind == Kind::intel ? model::kIntel : model::kAmd, "other", card.is_discrete());
     pci.driver = card.kind == Kind::intel ? "i915" : "amdgpu";
     machine.hardware.gpus.push_back(pci);
     return;
   }
-  tests::add_nvidia(machine, {.bdf = card.bdf, .uuid = card.uuid, .name = "NVIDIA", .compute_capability = card.capability,
-                              .memory_bytes = 8 * kGib, .cores = card.cores, .discrete = card.is_discrete()});
+  tests::add_nvidia(machine, {.bdf = card.bdf,
+                              .uuid = card.uuid,
+                              .name = "NVIDIA",
+                              .compute_capability = card.capability,
+                              .memory_bytes = 8 * kGib,
+                              .cores = card.cores,
+                              .discrete = card.is_discrete()});
   auto& pci = machine.hardware.gpus.back();
   pci.config_all_ones = card.fell_off;
   if (card.other_driver) pci.driver = "vfio-pci";
@@ -142,7 +151,8 @@ void add_card(Machine& machine, const Plan& plan, const Card& card, bool visible
   nvml.compute_mode = card.prohibited ? 2 : card.exclusive ? 3 : 0;
   if (card.has_process) nvml.processes = std::vector<model::GpuProcess>{{1, kGib, "compute", "python"}};
   nvml.mig_enabled = card.slices >= 0;
-  for (int i = 0; i < card.slices; ++i) nvml.mig_slices.push_back({"MIG-" + card.uuid + std::to_string(i), "slice", kGib, kGib});
+  for (int i = 0; i < card.slices; ++i)
+    nvml.mig_slices.push_back({"MIG-" + card.uuid + std::to_string(i), "slice", kGib, kGib});
   if (!card.in_nvml || !plan.nvml) machine.nvml.devices.pop_back();
   machine.cuda.answers.devices.back().launch = card.kernel_fails ? 719 : 0;
   if (!visible || !plan.cuda) machine.cuda.answers.devices.pop_back();
@@ -157,13 +167,19 @@ Machine machine_of(const Plan& plan) {
   for (const auto& card : plan.cards) {
     add_card(machine, plan, card, std::ranges::find(visible, card.uuid) != visible.end());
   }
-  if (machine.cuda.answers.init.is(0) && machine.cuda.answers.devices.empty()) machine.cuda.answers.init = model::cuda_code::kNoDevice;
+  auto& answers = machine.cuda.answers;
+  if (plan.cuda && answers.devices.empty()) answers.init = model::cuda_code::kNoDevice;
+  if (plan.cuda && !plan.cuda_starts) {
+    answers.init = model::cuda_code::kUnknown;
+    answers.devices.clear();
+  }
   return machine;
 }
 
 /// Whether a training could run on this card, from the plan alone.
 bool usable(const Plan& plan, const Card& card) {
   if (!card.is_nvidia() || card.fell_off || card.other_driver || card.excluded) return false;
+  if (plan.cuda && !plan.cuda_starts) return false;
   const auto visible = visible_cards(plan);
   if (std::ranges::find(visible, card.uuid) == visible.end()) return false;
   if (plan.nvml && (!card.in_nvml || card.lost || card.prohibited || card.slices == 0)) return false;

@@ -7,16 +7,17 @@
 #include <map>
 #include <string>
 
+#include "tests/support/machines.hpp"
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/diagnose.hpp"
 #include "fullwatt/doctor/probe/examine.hpp"
 #include "fullwatt/doctor/probe/raw.hpp"
 #include "fullwatt/doctor/select.hpp"
 #include "fullwatt/show/doctor.hpp"
 #include "fullwatt/show/words.hpp"
-#include "tests/support/machines.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -53,19 +54,21 @@ bool maybe() {
 }
 
 int random_code() {
-  return *rc::gen::oneOf(rc::gen::element(0, 3, 4, 9, 12, 15, 16, 17, 18, 28, 34, 46, 100, 101, 209, 222, 304, 719, 802, 803, 804, 999),
-                         rc::gen::inRange(-5, 1100), rc::gen::arbitrary<int>());
+  return *rc::gen::oneOf(
+      rc::gen::element(0, 3, 4, 9, 12, 15, 16, 17, 18, 28, 34, 46, 100, 101, 209, 222, 304, 719, 802, 803, 804, 999),
+      rc::gen::inRange(-5, 1100), rc::gen::arbitrary<int>());
 }
 
 std::string random_text() {
   return *rc::gen::oneOf(rc::gen::arbitrary<std::string>(),
-                         rc::gen::element<std::string>("", "NVRM: Xid (PCI:0000:01:00): 79,", "\x1b[31m", "580.95.05", "{gpu}", "-1", "9.0",
-                                                       "GPU-1", "0,1", "CUDA error: out of memory", "<unknown>", "/usr/lib/libcuda.so.1"));
+                         rc::gen::element<std::string>(
+                             "", "NVRM: Xid (PCI:0000:01:00): 79,", "\x1b[31m", "580.95.05", "{gpu}", "-1", "9.0",
+                             "GPU-1", "0,1", "CUDA error: out of memory", "<unknown>", "/usr/lib/libcuda.so.1"));
 }
 
 base::Absence random_absence() {
-  const auto reason = *rc::gen::element(Absent::not_asked, Absent::not_there, Absent::unsupported, Absent::no_permission, Absent::asleep,
-                                        Absent::timed_out, Absent::failed);
+  const auto reason = *rc::gen::element(Absent::not_asked, Absent::not_there, Absent::unsupported,
+                                        Absent::no_permission, Absent::asleep, Absent::timed_out, Absent::failed);
   return base::absent(reason, random_text(), random_code());
 }
 
@@ -78,11 +81,20 @@ std::vector<std::string> random_lines() {
 
 /// Takes away or falsifies the readings of a struct, whatever they are.
 struct Vandal {
-  void operator()(const char*, base::Reading<int>& reading) const { spoil(reading, [] { return random_code(); }); }
-  void operator()(const char*, base::Reading<bool>& reading) const { spoil(reading, [] { return maybe(); }); }
-  void operator()(const char*, base::Reading<std::string>& reading) const { spoil(reading, [] { return random_text(); }); }
+  void operator()(const char*, base::Reading<int>& reading) const {
+    spoil(reading, [] { return random_code(); });
+  }
+  void operator()(const char*, base::Reading<bool>& reading) const {
+    spoil(reading, [] { return maybe(); });
+  }
+  void operator()(const char*, base::Reading<std::string>& reading) const {
+    spoil(reading, [] { return random_text(); });
+  }
   void operator()(const char*, base::Reading<std::uint64_t>& reading) const {
-    spoil(reading, [] { return *rc::gen::oneOf(rc::gen::element(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()), rc::gen::arbitrary<std::uint64_t>()); });
+    spoil(reading, [] {
+      return *rc::gen::oneOf(rc::gen::element(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()),
+                             rc::gen::arbitrary<std::uint64_t>());
+    });
   }
   void operator()(const char*, std::string& text) const {
     if (*rc::gen::inRange(0, 12) == 0) text = random_text();
@@ -113,18 +125,30 @@ const std::vector<Breakage>& breakages() {
       [](Machine& m) { m.cuda.answers.init = random_code(); },
       [](Machine& m) { m.cuda.answers.init = random_absence(); },
       [](Machine& m) { m.cuda.answers.devices.clear(); },
-      [](Machine& m) { for (auto& device : m.cuda.answers.devices) device.launch = random_code(); },
-      [](Machine& m) { for (auto& device : m.cuda.answers.devices) device.context = random_code(); },
-      [](Machine& m) { for (auto& device : m.cuda.answers.devices) vandalise(device); },
+      [](Machine& m) {
+        for (auto& device : m.cuda.answers.devices) device.launch = random_code();
+      },
+      [](Machine& m) {
+        for (auto& device : m.cuda.answers.devices) device.context = random_code();
+      },
+      [](Machine& m) {
+        for (auto& device : m.cuda.answers.devices) vandalise(device);
+      },
       [](Machine& m) { m.nvml.init = random_code(); },
       [](Machine& m) { m.nvml.init = random_absence(); },
       [](Machine& m) { m.nvml.devices.clear(); },
-      [](Machine& m) { for (auto& device : m.nvml.devices) vandalise(device); },
-      [](Machine& m) { for (auto& device : m.nvml.devices) device.handle_code = random_code(); },
+      [](Machine& m) {
+        for (auto& device : m.nvml.devices) vandalise(device);
+      },
+      [](Machine& m) {
+        for (auto& device : m.nvml.devices) device.handle_code = random_code();
+      },
       [](Machine& m) { m.torch.answers.available = false; },
       [](Machine& m) { m.torch.answers.available = random_absence(); },
       [](Machine& m) { m.torch.answers.version = random_absence(); },
-      [](Machine& m) { for (auto& device : m.torch.answers.devices) device.operation = random_text(); },
+      [](Machine& m) {
+        for (auto& device : m.torch.answers.devices) device.operation = random_text();
+      },
       [](Machine& m) { vandalise(m.torch.answers); },
       [](Machine& m) { vandalise(m.torch); },
       [](Machine& m) { vandalise(m.driver); },
@@ -135,7 +159,9 @@ const std::vector<Breakage>& breakages() {
       [](Machine& m) { m.driver.kernel_log = random_lines(); },
       [](Machine& m) { m.driver.kernel_log = random_absence(); },
       [](Machine& m) { vandalise(m.hardware); },
-      [](Machine& m) { for (auto& gpu : m.hardware.gpus) vandalise(gpu); },
+      [](Machine& m) {
+        for (auto& gpu : m.hardware.gpus) vandalise(gpu);
+      },
       [](Machine& m) { m.hardware.gpus.clear(); },
       [](Machine& m) { m.gpus.clear(); },
       [](Machine& m) { m.cuda.libcuda.clear(); },
@@ -155,7 +181,7 @@ const std::vector<Breakage>& breakages() {
 
 Machine broken_machine() {
   auto machine = machine_of(*rc::gen::elementOf(patients()));
-  const int count = *rc::gen::inRange(0, 5);
+  const int count = *rc::gen::inRange(1, 6);
   for (int i = 0; i < count; ++i) (*rc::gen::elementOf(breakages()))(machine);
   return machine;
 }

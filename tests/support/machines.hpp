@@ -30,8 +30,8 @@ inline model::Machine machine_without_gpu() {
   machine.cuda.answers.library = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05";
   machine.cuda.answers.init = 0;
   machine.cuda.answers.driver_version = 13000;
-  machine.cuda.libcuda = {{"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-                           "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", "580.95.05", "default"}};
+  machine.cuda.libcuda = {{"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+                           "580.95.05", "default"}};
   machine.torch.interpreter = "/home/ada/venv/bin/python";
   machine.torch.interpreter_origin = "VIRTUAL_ENV";
   machine.torch.answers.executable = "/home/ada/venv/bin/python";

@@ -1,8 +1,8 @@
-#include "fullwatt/api/gpu_diagnostic_tool.hpp"
-
 #include <stdexcept>
 
 #include <gtest/gtest.h>
+
+#include "fullwatt/api/gpu_diagnostic_tool.hpp"
 
 namespace fullwatt::api {
 namespace {
@@ -28,7 +28,8 @@ TEST(GpuDiagnosticToolTest, AHealthyMachineWorksInEveryLayer) {
 TEST(GpuDiagnosticToolTest, TheDiscreteGpuIsSelected) {
   auto tool = tool_for("laptop-rtx4050-intel");
   const auto result = tool.diagnose_device_selection();
-  EXPECT_FALSE(result.candidates.empty());  // the selection belongs to the same examination, whichever question comes first
+  EXPECT_FALSE(
+      result.candidates.empty());  // the selection belongs to the same examination, whichever question comes first
   ASSERT_TRUE(result.selected);
   EXPECT_TRUE(result.selected->is_discrete);
   EXPECT_NE(result.environment.find(result.selected->uuid), std::string::npos);

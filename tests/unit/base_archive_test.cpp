@@ -1,14 +1,12 @@
-#include "fullwatt/base/archive.hpp"
-
-#include <sys/stat.h>
-
 #include <filesystem>
 
+#include "tests/support/temp_folder.hpp"
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include "fullwatt/base/archive.hpp"
 #include "fullwatt/base/files.hpp"
 #include "fullwatt/base/process.hpp"
-#include "tests/support/temp_folder.hpp"
 
 namespace fullwatt::base {
 namespace {
@@ -37,8 +35,9 @@ TEST(ArchiveTest, TarListsAndUnpacksEveryFile) {
   const TempFolder folder;
   const std::string block(512, 'x');
   const std::string binary("\0\1\xff\n", 4);
-  ASSERT_TRUE(write_archive(folder / "b.tar.gz",
-                            {{"bundle/a.txt", "hello"}, {"bundle/empty", ""}, {"bundle/block", block}, {"bundle/bin", binary}}));
+  ASSERT_TRUE(write_archive(
+      folder / "b.tar.gz",
+      {{"bundle/a.txt", "hello"}, {"bundle/empty", ""}, {"bundle/block", block}, {"bundle/bin", binary}}));
   const auto listed = tar({"tar", "tzf", folder / "b.tar.gz"});
   ASSERT_TRUE(listed.ok()) << listed.err;
   EXPECT_EQ(listed.out, "bundle/a.txt\nbundle/empty\nbundle/block\nbundle/bin\n");

@@ -1,16 +1,14 @@
-#include "fullwatt/base/files.hpp"
-
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <filesystem>
 #include <string>
 #include <thread>
 
-#include <gtest/gtest.h>
-
 #include "tests/support/temp_folder.hpp"
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fullwatt/base/files.hpp"
 
 namespace fullwatt::base {
 namespace {

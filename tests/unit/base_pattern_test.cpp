@@ -1,8 +1,8 @@
-#include "fullwatt/base/pattern.hpp"
-
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "fullwatt/base/pattern.hpp"
 
 namespace fullwatt::base {
 namespace {

@@ -1,17 +1,15 @@
-#include "fullwatt/base/process.hpp"
+#include <csignal>
+#include <filesystem>
 
+#include "tests/support/temp_folder.hpp"
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
-
-#include <gtest/gtest.h>
-
+#include "fullwatt/base/process.hpp"
 #include "fullwatt/base/text.hpp"
-#include "tests/support/temp_folder.hpp"
 
 namespace fullwatt::base {
 namespace {
@@ -71,7 +69,9 @@ TEST(RunChildTest, AProgramThatIsMissingIsAnError) {
 
 TEST(RunChildTest, AFileThatIsNoProgramEndsWithTheShellsCode) {
   const TempFolder folder;
-  const auto file = folder.write("broken", "\x7f" "ELF nonsense");
+  const auto file = folder.write("broken",
+                                 "\x7f"
+                                 "ELF nonsense");
   ASSERT_EQ(::chmod(file.c_str(), 0700), 0);
   auto options = shell("");
   options.argv = {file};
@@ -91,7 +91,8 @@ TEST(RunChildTest, TheChildSeesExactlyTheGivenEnvironment) {
 }
 
 TEST(RunChildTest, OutputBeyondTheBoundIsReadAndDropped) {
-  auto options = shell("i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done; echo last >&2");
+  auto options = shell(
+      "i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done; echo last >&2");
   options.output_limit = 100;
   const auto result = run(options);
   EXPECT_EQ(result.out.size(), 100U);

@@ -1,9 +1,9 @@
-#include "fullwatt/base/text.hpp"
-
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "fullwatt/base/text.hpp"
 
 namespace fullwatt::base {
 namespace {
@@ -61,7 +61,7 @@ TEST(PrintableTest, EscapeSequencesCannotReachTheTerminal) {
 }
 
 TEST(PrintableTest, ControlsHiddenInUtf8AreReplaced) {
-  EXPECT_EQ(printable("\u009b31m"), "\uFFFD31m");          // a one-character escape sequence
+  EXPECT_EQ(printable("\u009b31m"), "\uFFFD31m");            // a one-character escape sequence
   EXPECT_EQ(printable("a\u202Egnp.exe"), "a\uFFFDgnp.exe");  // turns the reading direction
   EXPECT_EQ(printable("x\u200By"), "x\uFFFDy");              // takes no room
   EXPECT_EQ(printable("\uFEFFx"), "\uFFFDx");
@@ -69,11 +69,11 @@ TEST(PrintableTest, ControlsHiddenInUtf8AreReplaced) {
 
 TEST(PrintableTest, BrokenUtf8IsReplacedByteByByte) {
   EXPECT_EQ(printable("\xff\xfe"), "\uFFFD\uFFFD");
-  EXPECT_EQ(printable("\xc0\xaf"), "\uFFFD\uFFFD");                  // overlong slash
-  EXPECT_EQ(printable("\xe0\x80\xaf"), "\uFFFD\uFFFD\uFFFD");        // overlong in three bytes
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");        // half of a surrogate pair
+  EXPECT_EQ(printable("\xc0\xaf"), "\uFFFD\uFFFD");                      // overlong slash
+  EXPECT_EQ(printable("\xe0\x80\xaf"), "\uFFFD\uFFFD\uFFFD");            // overlong in three bytes
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");            // half of a surrogate pair
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // above the last code point
-  EXPECT_EQ(printable("\xe4\xb8"), "\uFFFD\uFFFD");                  // cut in the middle
+  EXPECT_EQ(printable("\xe4\xb8"), "\uFFFD\uFFFD");                      // cut in the middle
 }
 
 TEST(PrintableTest, CutIsMarkedAndNeverSplitsACharacter) {

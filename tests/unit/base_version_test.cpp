@@ -1,6 +1,6 @@
-#include "fullwatt/base/version.hpp"
-
 #include <gtest/gtest.h>
+
+#include "fullwatt/base/version.hpp"
 
 namespace fullwatt::base {
 namespace {

@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "catalog/tables.hpp"
 #include <gtest/gtest.h>
 
-#include "catalog/tables.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/base/version.hpp"
 #include "fullwatt/doctor/rules/rule.hpp"
@@ -19,12 +19,14 @@ using base::Version;
 
 bool is_kebab_case(std::string_view id) {
   const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-  return !id.empty() && std::ranges::all_of(id, allowed) && id.front() != '-' && id.back() != '-' && !base::contains(id, "--");
+  return !id.empty() && std::ranges::all_of(id, allowed) && id.front() != '-' && id.back() != '-' &&
+         !base::contains(id, "--");
 }
 
 bool has_chinese(std::string_view text) {
   // Every character of the CJK block starts with one of these bytes in UTF-8.
-  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0xE4 && static_cast<unsigned char>(c) <= 0xE9; });
+  return std::ranges::any_of(
+      text, [](char c) { return static_cast<unsigned char>(c) >= 0xE4 && static_cast<unsigned char>(c) <= 0xE9; });
 }
 
 TEST(EntriesTest, IdsAreUniqueAndInKebabCase) {
@@ -154,7 +156,8 @@ TEST(LabelTest, EveryLabelSpeaksBothLanguagesAndUnknownOnesShowTheirKey) {
 }
 
 TEST(LabelTest, EveryEnumerationHasItsWords) {
-  for (const auto layer : model::kLayers) EXPECT_TRUE(std::ranges::find(tables().labels, to_string(layer), &Label::key) != tables().labels.end());
+  for (const auto layer : model::kLayers)
+    EXPECT_TRUE(std::ranges::find(tables().labels, to_string(layer), &Label::key) != tables().labels.end());
   for (const auto* key : {"info", "note", "warning", "error", "possible", "likely", "certain"}) {
     EXPECT_TRUE(std::ranges::find(tables().labels, key, &Label::key) != tables().labels.end()) << key;
   }
@@ -165,14 +168,16 @@ TEST(VersionTablesTest, TheyAreSortedUpwards) {
   EXPECT_TRUE(std::ranges::is_sorted(cuda_floors(), {}, [](const auto& floor) { return Version(floor.driver); }));
   EXPECT_TRUE(std::ranges::is_sorted(branch_cudas(), {}, &BranchCuda::branch));
   EXPECT_TRUE(std::ranges::is_sorted(branch_cudas(), {}, [](const auto& branch) { return Version(branch.cuda); }));
-  EXPECT_TRUE(std::ranges::is_sorted(torch_wheels(), {}, [](const auto& wheel) { return std::pair(Version(wheel.torch), wheel.tag); }));
+  EXPECT_TRUE(std::ranges::is_sorted(torch_wheels(), {},
+                                     [](const auto& wheel) { return std::pair(Version(wheel.torch), wheel.tag); }));
   EXPECT_TRUE(std::ranges::is_sorted(architectures(), {}, &Architecture::first_device));
 }
 
 TEST(VersionTablesTest, ArchitecturesOfAWheelAreSortedUpwards) {
   for (const auto& wheel : torch_wheels()) {
     const auto archs = base::split(wheel.archs, ' ');
-    EXPECT_TRUE(std::ranges::is_sorted(archs, {}, [](auto arch) { return Version(arch); })) << wheel.torch << " " << wheel.tag;
+    EXPECT_TRUE(std::ranges::is_sorted(archs, {}, [](auto arch) { return Version(arch); }))
+        << wheel.torch << " " << wheel.tag;
     for (const auto arch : archs) EXPECT_TRUE(Version(arch).known()) << wheel.archs;
   }
 }
@@ -187,8 +192,9 @@ TEST(VersionTablesTest, RangesOfPciDevicesDoNotOverlap) {
 }
 
 TEST(ArchitectureTest, WellKnownCardsBelongToTheirGeneration) {
-  const std::map<int, std::string_view> cards{{0x28a1, "Ada"},    {0x2b85, "Blackwell"}, {0x2335, "Hopper"}, {0x20b0, "Ampere"},
-                                              {0x2204, "Ampere"}, {0x1eb8, "Turing"},    {0x1db1, "Volta"},  {0x1b06, "Pascal"}};
+  const std::map<int, std::string_view> cards{{0x28a1, "Ada"},    {0x2b85, "Blackwell"}, {0x2335, "Hopper"},
+                                              {0x20b0, "Ampere"}, {0x2204, "Ampere"},    {0x1eb8, "Turing"},
+                                              {0x1db1, "Volta"},  {0x1b06, "Pascal"}};
   for (const auto& [device, name] : cards) {
     ASSERT_NE(architecture_of(device), nullptr) << std::hex << device;
     EXPECT_EQ(architecture_of(device)->name, name) << std::hex << device;
@@ -205,14 +211,29 @@ struct WheelCase {
 
 TEST(WheelTest, TheIndexFitsDriverAndGpu) {
   const std::vector<WheelCase> cases{
-      {"580.95.05", "12.0", "cu130"}, {"580.95.05", "9.0", "cu130"},  {"610.10", "7.5", "cu130"},   {"580.95.05", "7.0", "cu126"},
-      {"580.95.05", "6.1", "cu126"},  {"580.95.05", "5.0", "cu126"},  {"535.161.07", "6.1", "cu126"}, {"535.161.07", "8.9", "cu126"},
-      {"525.60.13", "8.0", "cu126"},  {"579.99", "9.0", "cu126"},     {"570.124.06", "12.0", "cu128"}, {"575.10", "10.0", "cu128"},
-      {"470.256.02", "7.0", "cu118"}, {"515.43", "8.6", "cu118"},     {"450.80.02", "8.0", "cu118"},  {"", "8.9", "cu130"},
-      {"580.95.05", "", "cu130"},     {"550.54", "", "cu126"},        {"", "", "cu130"},
+      {"580.95.05", "12.0", "cu130"},
+      {"580.95.05", "9.0", "cu130"},
+      {"610.10", "7.5", "cu130"},
+      {"580.95.05", "7.0", "cu126"},
+      {"580.95.05", "6.1", "cu126"},
+      {"580.95.05", "5.0", "cu126"},
+      {"535.161.07", "6.1", "cu126"},
+      {"535.161.07", "8.9", "cu126"},
+      {"525.60.13", "8.0", "cu126"},
+      {"579.99", "9.0", "cu126"},
+      {"570.124.06", "12.0", "cu128"},
+      {"575.10", "10.0", "cu128"},
+      {"470.256.02", "7.0", "cu118"},
+      {"515.43", "8.6", "cu118"},
+      {"450.80.02", "8.0", "cu118"},
+      {"", "8.9", "cu130"},
+      {"580.95.05", "", "cu130"},
+      {"550.54", "", "cu126"},
+      {"", "", "cu130"},
   };
   for (const auto& given : cases) {
-    EXPECT_EQ(wheel_for(given.driver, given.capability), given.expected) << given.driver << " with " << given.capability;
+    EXPECT_EQ(wheel_for(given.driver, given.capability), given.expected)
+        << given.driver << " with " << given.capability;
   }
 }
 

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "tests/support/temp_folder.hpp"
+#include <gtest/gtest.h>
 
 namespace fullwatt::tests {
 namespace {
@@ -83,7 +82,8 @@ const std::vector<std::string> kNone;
 
 TEST(DependenciesTest, SourcesAreFound) {
   EXPECT_GT(sources().size(), 80U);
-  for (const auto& source : sources()) EXPECT_TRUE(kMayInclude.contains(part_of(source.path)) || part_of(source.path) == "api") << source.path;
+  for (const auto& source : sources())
+    EXPECT_TRUE(kMayInclude.contains(part_of(source.path)) || part_of(source.path) == "api") << source.path;
 }
 
 TEST(DependenciesTest, EveryFolderIncludesOnlyWhatStandsBelowIt) {
@@ -109,7 +109,8 @@ TEST(DependenciesTest, OnlyTheVendorBoundaryNamesVendorFunctions) {
   const std::regex symbol(R"re("(nvml|cu)[A-Z][A-Za-z0-9_]*")re");
   EXPECT_EQ(places(symbol,
                    [](const Source& source, const std::string& line) {
-                     const bool evidence = source.path.starts_with("fullwatt/doctor/rules/") && line.find("saw(") != std::string::npos;
+                     const bool evidence =
+                         source.path.starts_with("fullwatt/doctor/rules/") && line.find("saw(") != std::string::npos;
                      return part_of(source.path) == "vendor" || evidence;
                    }),
             kNone);

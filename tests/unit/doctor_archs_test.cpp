@@ -1,6 +1,6 @@
-#include "fullwatt/doctor/archs.hpp"
-
 #include <gtest/gtest.h>
+
+#include "fullwatt/doctor/archs.hpp"
 
 namespace fullwatt::doctor {
 namespace {

@@ -1,15 +1,14 @@
-#include "fullwatt/doctor/diagnose.hpp"
-
 #include <algorithm>
 #include <set>
 
+#include "catalog/catalog.hpp"
+#include "tests/support/machines.hpp"
 #include <gtest/gtest.h>
 
-#include "catalog/catalog.hpp"
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/doctor/diagnose.hpp"
 #include "fullwatt/doctor/rules/rule.hpp"
 #include "fullwatt/model/json.hpp"
-#include "tests/support/machines.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -26,9 +25,12 @@ using model::Severity;
 using tests::machine_with_gpu;
 using tests::machine_without_gpu;
 
-const std::string kFellOffBus = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
-const std::string kNvlink = "NVRM: Xid (PCI:0000:01:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 2";
-const std::string kTwoDevices = "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!";
+const std::string kFellOffBus =
+    "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
+const std::string kNvlink =
+    "NVRM: Xid (PCI:0000:01:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 2";
+const std::string kTwoDevices =
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!";
 
 /// A machine on which cuInit fails in a way that no rule knows.
 Machine cuda_broken() {
@@ -54,8 +56,8 @@ std::string line_for(std::string_view pattern) {
 /// An entry that the output of a training shows by itself.
 const catalog::Entry* entry_in_log(Severity severity, Confidence confidence, Layer from) {
   for (const auto& entry : catalog::entries()) {
-    if (!entry.training_log.empty() && entry.severity == severity && entry.confidence == confidence && entry.layer >= from &&
-        !entry.symptom && entry.explained_by.empty()) {
+    if (!entry.training_log.empty() && entry.severity == severity && entry.confidence == confidence &&
+        entry.layer >= from && !entry.symptom && entry.explained_by.empty()) {
       return &entry;
     }
   }
@@ -75,7 +77,8 @@ TEST(DiagnoseTest, AHealthyMachineHasNoRootCause) {
   const auto diagnosis = diagnose(machine_with_gpu());
   EXPECT_EQ(diagnosis.root_cause, "");
   for (const auto& finding : diagnosis.findings) EXPECT_LT(finding.severity, Severity::warning) << finding.id;
-  for (const auto layer : model::kLayers) EXPECT_EQ(state(diagnosis, layer), LayerStatus::State::works) << to_string(layer);
+  for (const auto layer : model::kLayers)
+    EXPECT_EQ(state(diagnosis, layer), LayerStatus::State::works) << to_string(layer);
 }
 
 TEST(DiagnoseTest, AMachineWithoutAGpuIsNotBroken) {
@@ -193,9 +196,10 @@ TEST(DiagnoseTest, TheSameFactsGiveTheSameAnswer) {
 
 TEST(LogPatternTest, CapturedWordsBecomeFacts) {
   auto machine = machine_with_gpu();
-  machine.log = {"epoch 1",
-                 "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1. Please use "
-                 "torch.load with map_location"};
+  machine.log = {
+      "epoch 1",
+      "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1. Please use "
+      "torch.load with map_location"};
   const auto diagnosis = diagnose(machine);
   const auto* finding = diagnosis.find("wrong-device-index");
   ASSERT_NE(finding, nullptr);
@@ -280,7 +284,8 @@ TEST(CheckTest, EveryEntryIsCheckedOnceAndItsResultFitsTheFindings) {
   for (const auto& result : diagnosis.checks) {
     EXPECT_TRUE(ids.insert(result.id).second) << result.id;
     EXPECT_EQ(diagnosis.find(result.id) != nullptr, result.status == CheckResult::Status::found) << result.id;
-    EXPECT_EQ(result.reason.empty(), result.status == CheckResult::Status::passed || result.status == CheckResult::Status::found)
+    EXPECT_EQ(result.reason.empty(),
+              result.status == CheckResult::Status::passed || result.status == CheckResult::Status::found)
         << result.id << ": " << result.reason;
   }
 }

@@ -1,16 +1,14 @@
-#include "fullwatt/doctor/probe/raw.hpp"
-
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <filesystem>
 
+#include "tests/support/temp_folder.hpp"
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/probe/examine.hpp"
+#include "fullwatt/doctor/probe/raw.hpp"
 #include "fullwatt/model/json.hpp"
-#include "tests/support/temp_folder.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -67,7 +65,8 @@ TEST(OverlayTest, WhatThePatientDoesNotSayComesFromTheBase) {
 TEST(OverlayTest, MappingsMergeKeyByKey) {
   const auto raw = loaded("system: {kernel: 6.9.0, packages: {cuda: '13.2', nccl: '2'}}");
   EXPECT_EQ(raw.system.kernel, "6.9.0");
-  EXPECT_EQ(raw.system.packages, (std::map<std::string, std::string>{{"nvidia-driver-580", "580"}, {"cuda", "13.2"}, {"nccl", "2"}}));
+  EXPECT_EQ(raw.system.packages,
+            (std::map<std::string, std::string>{{"nvidia-driver-580", "580"}, {"cuda", "13.2"}, {"nccl", "2"}}));
   EXPECT_EQ(raw.system.groups, (std::vector<std::uint32_t>{4, 27}));
 }
 
@@ -100,7 +99,8 @@ TEST(OverlayTest, AnElementTheBaseDoesNotHaveIsAnError) {
 }
 
 TEST(OverlayTest, AnAbsentReadingReplacesWhatWasThere) {
-  const auto raw = loaded("nvml: {init: {absent: failed, code: 999, detail: no}}\nsystem: {kernel_log: {absent: no-permission}}");
+  const auto raw =
+      loaded("nvml: {init: {absent: failed, code: 999, detail: no}}\nsystem: {kernel_log: {absent: no-permission}}");
   ASSERT_FALSE(raw.nvml.init);
   EXPECT_EQ(raw.nvml.init.error(), base::absent(Absent::failed, "no", 999));
   EXPECT_EQ(raw.system.kernel_log.error().reason, Absent::no_permission);
@@ -214,7 +214,8 @@ RawMachine recorded_machine() {
   raw.files["/quoted"].text = "a: \"b\" # c\n\ttab\r\n'中文' \\n %";
   raw.files["/empty"].text = "";
   raw.files["/link"].link = "../x y";
-  raw.files["/dev/nvidia0"].info = base::FileInfo{.kind = base::FileInfo::Kind::device, .mode = 0660, .gid = 44, .major = 195};
+  raw.files["/dev/nvidia0"].info =
+      base::FileInfo{.kind = base::FileInfo::Kind::device, .mode = 0660, .gid = 44, .major = 195};
   raw.files["/dev/nvidia0"].open_error = EPERM;
   raw.files["/denied"].text = base::absent_from_errno(EACCES);
   raw.files["/denied"].info = base::absent_from_errno(EACCES);
@@ -267,7 +268,8 @@ TEST(SaveTest, FilesAnswerAfterwardsAsBefore) {
     EXPECT_EQ(before->files().exists(path), after->files().exists(path)) << path;
     EXPECT_EQ(before->files().open_error(path), after->files().open_error(path)) << path;
     EXPECT_EQ(before->files().list(path).has_value(), after->files().list(path).has_value()) << path;
-    EXPECT_EQ(before->files().read_link(path).value_or("none"), after->files().read_link(path).value_or("none")) << path;
+    EXPECT_EQ(before->files().read_link(path).value_or("none"), after->files().read_link(path).value_or("none"))
+        << path;
   }
 }
 
@@ -408,8 +410,9 @@ TEST(HostileMachineTest, AFileThatIsTooLargeIsRefused) {
 }
 
 TEST(HostileMachineTest, ControlCharactersDoNotReachTheMessage) {
-  for (const auto* yaml : {"schema: 1\n\"\\e[31mred\": 1", "schema: 1\nfiles: {\"/\\e[2J\": [1]}", "schema: 1\nfiles: {\"\\e\": x}",
-                           "schema: 1\ntarget: {\"\\e[1m\": 1}", "schema: 1\nnvml: {\"\\e[1m\": 1}", "schema: 1\nbase: \"\\e\""}) {
+  for (const auto* yaml :
+       {"schema: 1\n\"\\e[31mred\": 1", "schema: 1\nfiles: {\"/\\e[2J\": [1]}", "schema: 1\nfiles: {\"\\e\": x}",
+        "schema: 1\ntarget: {\"\\e[1m\": 1}", "schema: 1\nnvml: {\"\\e[1m\": 1}", "schema: 1\nbase: \"\\e\""}) {
     EXPECT_EQ(refusal(yaml).find('\x1b'), std::string::npos) << yaml;
   }
 }
@@ -461,6 +464,21 @@ TEST(HostileMachineTest, AMissingFolderFileOrBaseIsAClearError) {
   }
 }
 
+TEST(RecordingWorldTest, SecretsInAProcessesEnvironmentAreNotKept) {
+  RawMachine raw;
+  raw.files["/proc/42/status"].text = "Name:\tpython\n";
+  raw.files["/proc/42/environ"].text =
+      std::string("HF_TOKEN=abc\0CUDA_VISIBLE_DEVICES=1\0AWS_SECRET_ACCESS_KEY=def\0EDITOR=vi\0", 72);
+  raw.target.pid = 42;
+  const auto recording = std::make_shared<RecordingWorld>(replay(raw));
+  const auto machine = examine(recording, raw.target);
+  ASSERT_TRUE(machine.process);
+  EXPECT_EQ(machine.process->environment, (base::Environment{{"CUDA_VISIBLE_DEVICES", "1"}}));
+  const auto kept = recording->recorded(raw.target).files.at("/proc/42/environ").text;
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(*kept, std::string("CUDA_VISIBLE_DEVICES=1\0", 23));
+}
+
 TEST(RecordingWorldTest, AReplayOfARecordingExaminesToTheSameMachine) {
   const auto raw = load_raw(std::string(FULLWATT_PATIENTS) + "/laptop-rtx4050-intel");
   ASSERT_TRUE(raw) << raw.error().message;
@@ -468,7 +486,8 @@ TEST(RecordingWorldTest, AReplayOfARecordingExaminesToTheSameMachine) {
   const auto machine = examine(recording, raw->target);
   const auto again = parse_raw(raw_to_yaml(recording->recorded(raw->target)));
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ(model::dump(model::to_json(examine(replay(*again), again->target)), 1), model::dump(model::to_json(machine), 1));
+  EXPECT_EQ(model::dump(model::to_json(examine(replay(*again), again->target)), 1),
+            model::dump(model::to_json(machine), 1));
 }
 
 }  // namespace

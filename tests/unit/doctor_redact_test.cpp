@@ -1,11 +1,10 @@
-#include "fullwatt/doctor/redact.hpp"
-
-#include <unistd.h>
-
 #include <array>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "fullwatt/doctor/redact.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -66,8 +65,9 @@ TEST(RedactTest, TheMachinesOwnAddressTellsNothing) {
 }
 
 TEST(RedactTest, VersionsAreNotAddresses) {
-  for (const auto* text : {"580.95.05", "driver 535.161.07.01", "libcudnn.so.9.10.2.21", "nvidia_cudnn_cu12-9.10.2.21.dist-info",
-                           "9.10.2.21-1", "6.8.0-85-generic", "95.07.2d.00.3e", "1.2.3.4.5", "v1.2.3.4x", "0000:01:00.0"}) {
+  for (const auto* text :
+       {"580.95.05", "driver 535.161.07.01", "libcudnn.so.9.10.2.21", "nvidia_cudnn_cu12-9.10.2.21.dist-info",
+        "9.10.2.21-1", "6.8.0-85-generic", "95.07.2d.00.3e", "1.2.3.4.5", "v1.2.3.4x", "0000:01:00.0"}) {
     EXPECT_EQ(redacted(text), text);
   }
 }
@@ -81,7 +81,8 @@ TEST(RedactTest, ValuesOfSecretsAreTakenOut) {
 }
 
 TEST(RedactTest, OrdinaryTextIsLeftAlone) {
-  for (const auto* text : {"", "NVRM: Xid (PCI:0000:01:00): 79, pid=1", "a = b: c", "tokenizer: fast", "key: value", "GPU-less"}) {
+  for (const auto* text :
+       {"", "NVRM: Xid (PCI:0000:01:00): 79, pid=1", "a = b: c", "tokenizer: fast", "key: value", "GPU-less"}) {
     EXPECT_EQ(redacted(text), text);
   }
 }

@@ -1,11 +1,10 @@
-#include "fullwatt/doctor/select.hpp"
-
 #include <algorithm>
 
+#include "tests/support/machines.hpp"
 #include <gtest/gtest.h>
 
 #include "fullwatt/base/text.hpp"
-#include "tests/support/machines.hpp"
+#include "fullwatt/doctor/select.hpp"
 
 namespace fullwatt::doctor {
 namespace {
@@ -47,7 +46,8 @@ std::string reason(const Machine& machine, const std::string& bdf) {
 TEST(SelectTest, TheDiscreteGpuGoesBeforeTheIntegratedOne) {
   auto machine = machine_without_gpu();
   add_intel(machine);
-  add_nvidia(machine, {.bdf = "0000:00:00.0", .uuid = "GPU-tegra", .name = "Orin", .cores = 100'000, .discrete = false});
+  add_nvidia(machine,
+             {.bdf = "0000:00:00.0", .uuid = "GPU-tegra", .name = "Orin", .cores = 100'000, .discrete = false});
   add_nvidia(machine, {.bdf = "0000:09:00.0", .uuid = "GPU-card", .cores = 100});
   const auto selection = select_gpu(machine);
   ASSERT_NE(selection.selected(), nullptr);
@@ -180,7 +180,8 @@ Machine mig_machine() {
   auto machine = machine_with_gpu();
   auto& device = machine.nvml.devices[0];
   device.mig_enabled = true;
-  device.mig_slices = {{"MIG-small", "MIG 1g.18gb", 18 * kGib, 17 * kGib}, {"MIG-large", "MIG 3g.71gb", 71 * kGib, 70 * kGib}};
+  device.mig_slices = {{"MIG-small", "MIG 1g.18gb", 18 * kGib, 17 * kGib},
+                       {"MIG-large", "MIG 3g.71gb", 71 * kGib, 70 * kGib}};
   return machine;
 }
 

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "tests/support/temp_folder.hpp"
+#include <gtest/gtest.h>
 
 namespace fullwatt::tests {
 namespace {
@@ -45,7 +44,8 @@ std::vector<std::string> paths_in(const std::string& markdown) {
 
 TEST(PathsInTest, OnlyPlainPathsOfTheProjectAreTaken) {
   const auto paths = paths_in(
-      "`fullwatt/base/text.hpp` and `tests/patients/`, not `tests/*_test.cpp`, `tests/patients/<id>/machine.yaml`, `docs/…`, "
+      "`fullwatt/base/text.hpp` and `tests/patients/`, not `tests/*_test.cpp`, `tests/patients/<id>/machine.yaml`, "
+      "`docs/…`, "
       "`fullwatt doctor`, `/usr/lib/x` or fullwatt/base");
   EXPECT_EQ(paths, (std::vector<std::string>{"fullwatt/base/text.hpp", "tests/patients/"}));
 }

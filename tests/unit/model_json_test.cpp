@@ -1,13 +1,12 @@
-#include "fullwatt/model/json.hpp"
-
 #include <limits>
 #include <string>
 
+#include "tests/support/machines.hpp"
 #include <gtest/gtest.h>
 
 #include "fullwatt/model/finding.hpp"
+#include "fullwatt/model/json.hpp"
 #include "fullwatt/model/selection.hpp"
-#include "tests/support/machines.hpp"
 
 namespace fullwatt::model {
 namespace {
@@ -29,7 +28,8 @@ Machine full_machine() {
   pci.bridges = {"0000:00:01.0"};
   pci.link_gts = 16.5;
   pci.numa_node = absent(Absent::unsupported);
-  machine.hardware.power_supplies = {{"ADP1", "Mains", true}, {"BAT0", "Battery", absent(Absent::not_there, "gone", 2)}};
+  machine.hardware.power_supplies = {{"ADP1", "Mains", true},
+                                     {"BAT0", "Battery", absent(Absent::not_there, "gone", 2)}};
   machine.hardware.removal_rules = {{"/etc/udev/rules.d/50.rules", 3, "ATTR{remove}=\"1\""}};
   machine.driver.params = {{"ModifyDeviceFiles", "1"}};
   machine.driver.services = {{"nvidia-powerd", true, false, "580", {"line"}}};
@@ -40,11 +40,13 @@ Machine full_machine() {
   device.clock_events = std::numeric_limits<std::uint64_t>::max();
   device.power_mw = absent(Absent::failed, "GPU is lost", 15);
   device.mig_slices = {{"MIG-1", "MIG 1g.18gb", 18 * kGib, absent(Absent::asleep)}};
-  device.processes = std::vector<GpuProcess>{{42, kGib, "compute", "python"}, {43, absent(Absent::not_asked), "graphics", ""}};
+  device.processes =
+      std::vector<GpuProcess>{{42, kGib, "compute", "python"}, {43, absent(Absent::not_asked), "graphics", ""}};
   machine.cuda.answers.devices.front().launch_ms = 12.25;
   machine.cuda.toolkits = {{"/usr/local/cuda-13.0", "13.0.1", true}};
   machine.cuda.jit_cache_writable = absent(Absent::timed_out);
-  machine.torch.installs.push_back({"/site", "/python", "2.11", "13.0", true, "", "0.26", {"onnxruntime"}, "", "cuda", {"libnccl.so.2"}});
+  machine.torch.installs.push_back(
+      {"/site", "/python", "2.11", "13.0", true, "", "0.26", {"onnxruntime"}, "", "cuda", {"libnccl.so.2"}});
   machine.torch.kernels = {{"/kernel.json", "/python"}};
   machine.host.environment = {{"CUDA_VISIBLE_DEVICES", ""}, {"名字", "值"}};
   machine.host.system.service_logs = {{"nvidia-powerd", {"a", "b"}}};
@@ -111,9 +113,11 @@ TEST(ModelJsonTest, AnUnknownFieldIsNamedWithItsPlace) {
 
 TEST(ModelJsonTest, AWrongTypeIsNamedWithItsPlace) {
   EXPECT_EQ(complaint<Machine>(R"({"driver": {"kernel": 6}})"), "driver.kernel: expected text, found number");
-  EXPECT_EQ(complaint<Machine>(R"({"driver": {"loaded": "yes"}})"), "driver.loaded: expected true or false, found string");
+  EXPECT_EQ(complaint<Machine>(R"({"driver": {"loaded": "yes"}})"),
+            "driver.loaded: expected true or false, found string");
   EXPECT_EQ(complaint<Machine>(R"({"gpus": {}})"), "gpus: expected a list, found object");
-  EXPECT_EQ(complaint<Machine>(R"({"host": {"environment": []}})"), "host.environment: expected a mapping, found array");
+  EXPECT_EQ(complaint<Machine>(R"({"host": {"environment": []}})"),
+            "host.environment: expected a mapping, found array");
   EXPECT_EQ(complaint<Machine>(R"([1])"), "the document: expected a mapping, found array");
   EXPECT_EQ(complaint<Machine>("null"), "the document: expected a mapping, found null");
   EXPECT_EQ(complaint<Reading<int>>("1.5"), "the document: expected a whole number, found number");

@@ -4,9 +4,9 @@
 #include <set>
 #include <string>
 
+#include "catalog/catalog.hpp"
 #include <gtest/gtest.h>
 
-#include "catalog/catalog.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/diagnose.hpp"
 #include "fullwatt/doctor/probe/examine.hpp"
@@ -91,7 +91,8 @@ TEST_P(PatientTest, IsDiagnosedAsExpected) {
     EXPECT_EQ(unfilled(finding, catalog::Language::en), Ids{}) << finding.id;
     EXPECT_EQ(unfilled(finding, catalog::Language::zh), Ids{}) << finding.id;
   }
-  for (const auto& check : diagnosis_.checks) EXPECT_NE(check.status, model::CheckResult::Status::broken) << check.id << ": " << check.reason;
+  for (const auto& check : diagnosis_.checks)
+    EXPECT_NE(check.status, model::CheckResult::Status::broken) << check.id << ": " << check.reason;
 }
 
 std::string test_name(const testing::TestParamInfo<Patient>& info) {

@@ -1,18 +1,17 @@
-#include "fullwatt/show/doctor.hpp"
-
 #include <algorithm>
 #include <set>
 
+#include "tests/support/machines.hpp"
 #include <gtest/gtest.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/diagnose.hpp"
 #include "fullwatt/doctor/select.hpp"
+#include "fullwatt/show/doctor.hpp"
 #include "fullwatt/show/explain.hpp"
 #include "fullwatt/show/html.hpp"
 #include "fullwatt/show/select.hpp"
 #include "fullwatt/show/words.hpp"
-#include "tests/support/machines.hpp"
 
 namespace fullwatt::show {
 namespace {
@@ -133,7 +132,8 @@ TEST(FillTest, AFactIsNotFilledAgain) {
 }
 
 TEST(FillTest, EscapeSequencesInFactsBecomeVisible) {
-  EXPECT_EQ(fill("process {process}", {{"process", "\x1b]0;owned\a\x1b[2Jx"}}), "process \uFFFD]0;owned\uFFFD\uFFFD[2Jx");
+  EXPECT_EQ(fill("process {process}", {{"process", "\x1b]0;owned\a\x1b[2Jx"}}),
+            "process \uFFFD]0;owned\uFFFD\uFFFD[2Jx");
   EXPECT_EQ(fill("{a}", {{"a", "x\ny"}}), "x y");
 }
 
@@ -157,7 +157,8 @@ TEST(FillCommandTest, InsideQuotesOnlyPlainValuesAreFilledIn) {
   EXPECT_EQ(fill_command("sudo sh -c 'echo {bdf} > /sys'", hostile), "sudo sh -c 'echo <bdf> > /sys'");
   EXPECT_EQ(fill_command("echo \"{value}\" {value}", hostile), "echo \"<value>\" '$(reboot)'");
   EXPECT_EQ(fill_command("echo \\'{value}", hostile), "echo \\''$(reboot)'");
-  EXPECT_EQ(fill_command("sudo sh -c 'echo {bdf} > /sys'", {{"bdf", "0000:01:00.0"}}), "sudo sh -c 'echo 0000:01:00.0 > /sys'");
+  EXPECT_EQ(fill_command("sudo sh -c 'echo {bdf} > /sys'", {{"bdf", "0000:01:00.0"}}),
+            "sudo sh -c 'echo 0000:01:00.0 > /sys'");
 }
 
 /// Names between braces in a text of the catalogue.
@@ -188,7 +189,8 @@ model::Diagnosis every_finding(const std::string& value) {
 }
 
 /// A process that calls itself everything that could hurt a reader.
-const std::string kHostile = "\x1b[31m\x1b]0;t\a\r\n<script>alert(1)</script>`id`|$(id)&\"'\\\u202E\xff**_[x](http://y)";
+const std::string kHostile =
+    "\x1b[31m\x1b]0;t\a\r\n<script>alert(1)</script>`id`|$(id)&\"'\\\u202E\xff**_[x](http://y)";
 
 DoctorReport hostile_report() {
   DoctorReport report;
@@ -211,7 +213,8 @@ constexpr catalog::Language kLanguages[] = {catalog::Language::en, catalog::Lang
 TEST(HostileReportTest, TheTerminalGetsNoControlCharacters) {
   for (const auto language : kLanguages) {
     for (const bool verbose : {false, true}) {
-      const auto text = doctor_text(hostile_report(), {.color = false, .unicode = true, .width = 80, .language = language}, verbose);
+      const auto text =
+          doctor_text(hostile_report(), {.color = false, .unicode = true, .width = 80, .language = language}, verbose);
       EXPECT_EQ(text.find('\x1b'), std::string::npos);
       EXPECT_FALSE(contains(text, "\u202E"));
       EXPECT_FALSE(contains(text, "\xff"));
@@ -230,7 +233,8 @@ TEST(HostileReportTest, ColourCodesAreOursOnly) {
   const auto text = doctor_text(hostile_report(), {.color = true, .unicode = true, .width = 80}, true);
   for (auto at = text.find('\x1b'); at != std::string::npos; at = text.find('\x1b', at + 1)) {
     const auto code = std::string_view(text).substr(at, text.find('m', at) - at + 1);
-    const std::set<std::string_view> known{"\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"};
+    const std::set<std::string_view> known{"\x1b[0m",  "\x1b[1m",  "\x1b[2m", "\x1b[31m",
+                                           "\x1b[32m", "\x1b[33m", "\x1b[36m"};
     EXPECT_TRUE(known.contains(code)) << base::printable(code);
   }
 }
@@ -351,9 +355,11 @@ TEST(ReportTest, TextIsNoWiderThanTheTerminalApartFromCommandsAndWords) {
   report.machine = tests::machine_with_gpu();
   report.diagnosis = every_finding("x");
   for (auto& status : report.diagnosis.layers) status.summary = "fine";
-  const auto text = doctor_text(report, {.color = false, .unicode = true, .width = 60, .language = catalog::Language::zh}, false);
+  const auto text =
+      doctor_text(report, {.color = false, .unicode = true, .width = 60, .language = catalog::Language::zh}, false);
   for (auto line : base::lines(text)) {
-    const bool wrapped = line.starts_with("    ") && !contains(line, "$ ") && std::ranges::count(base::trim(line), ' ') > 3;
+    const bool wrapped =
+        line.starts_with("    ") && !contains(line, "$ ") && std::ranges::count(base::trim(line), ' ') > 3;
     if (wrapped) {
       EXPECT_LE(display_width(line), 60) << line;
     }
@@ -419,7 +425,8 @@ TEST(ExplainTest, TheListHasOneLinePerCheck) {
 
 TEST(SelectReportTest, HostileNamesAreMadePrintable) {
   auto machine = tests::machine_without_gpu();
-  tests::add_nvidia(machine, {.bdf = kHostile, .uuid = kHostile, .name = kHostile, .compute_capability = "12.0" + kHostile});
+  tests::add_nvidia(machine,
+                    {.bdf = kHostile, .uuid = kHostile, .name = kHostile, .compute_capability = "12.0" + kHostile});
   auto selection = doctor::select_gpu(machine);
   ASSERT_EQ(selection.gpus.size(), 1U);
   selection.gpus[0].reasons.push_back(kHostile);

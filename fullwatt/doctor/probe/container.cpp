@@ -77,7 +77,7 @@ model::Container probe_container(base::Files& files) {
   read_docker(files, container);
   container.toolkit_no_cgroups = toml_switch(files, "/etc/nvidia-container-runtime/config.toml", "no-cgroups");
   read_cdi(files, container);
-  const auto links = files.list("/dev/char");
+  const auto links = files.list("/dev/char", "195:");
   const auto is_nvidia = [](const std::string& name) { return name.starts_with("195:"); };
   container.char_links = links ? Reading<bool>(std::ranges::any_of(*links, is_nvidia)) : links.error();
   const auto enforce = files.read_line("/sys/fs/selinux/enforce");

@@ -12,9 +12,9 @@ namespace {
 using base::Files;
 
 /// Libraries that PyTorch brings itself; another copy earlier on the search path breaks it.
-constexpr std::array kLibraries{"libcudnn.so.8",     "libcudnn.so.9",     "libnccl.so.2",      "libnvJitLink.so.12",
-                                "libnvJitLink.so.13", "libcudart.so.11.0", "libcudart.so.12",   "libcudart.so.13",
-                                "libcublas.so.11",   "libcublas.so.12",   "libcublas.so.13"};
+constexpr std::array kLibraries{"libcudnn.so.8",      "libcudnn.so.9",     "libnccl.so.2",    "libnvJitLink.so.12",
+                                "libnvJitLink.so.13", "libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13",
+                                "libcublas.so.11",    "libcublas.so.12",   "libcublas.so.13"};
 
 /// The file behind a chain of links, as far as it was recorded; at most a few hops.
 std::string follow(Files& files, std::string path) {
@@ -26,15 +26,17 @@ std::string follow(Files& files, std::string path) {
   return path;
 }
 
-std::vector<model::FoundLibrary> find_library(Files& files, const std::vector<SearchFolder>& folders, const std::string& name) {
+std::vector<model::FoundLibrary> find_library(Files& files, const std::vector<SearchFolder>& folders,
+                                              const std::string& name) {
   std::vector<model::FoundLibrary> found;
   for (const auto& folder : folders) {
     const auto path = folder.path + "/" + name;
     if (!files.exists(path)) continue;
     const auto target = follow(files, path);
     // /lib is /usr/lib on merged systems: the same file under two names is one.
-    const auto is_same = [&](const auto& known) { return base::file_name(known.target) == base::file_name(target) &&
-                                                         known.path == "/usr" + path; };
+    const auto is_same = [&](const auto& known) {
+      return base::file_name(known.target) == base::file_name(target) && known.path == "/usr" + path;
+    };
     const auto is_merged = [&](const auto& known) { return "/usr" + known.path == path; };
     if (std::ranges::any_of(found, is_same) || std::ranges::any_of(found, is_merged)) continue;
     found.push_back({path, target, base::library_version(base::file_name(target)), folder.origin});
@@ -59,7 +61,8 @@ std::string toolkit_version(Files& files, const std::string& path) {
 /// The folder of the first nvcc on PATH, or what CUDA_HOME names.
 std::string chosen_toolkit(Files& files, const base::Environment& environment) {
   for (const auto* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const auto at = environment.find(name); at != environment.end() && !at->second.empty()) return follow(files, base::normal_path(at->second));
+    if (const auto at = environment.find(name); at != environment.end() && !at->second.empty())
+      return follow(files, base::normal_path(at->second));
   }
   const auto path = environment.find("PATH");
   if (path == environment.end()) return {};
@@ -73,7 +76,7 @@ std::string chosen_toolkit(Files& files, const base::Environment& environment) {
 std::vector<model::Toolkit> find_toolkits(Files& files, const base::Environment& environment) {
   std::vector<model::Toolkit> toolkits;
   const auto chosen = chosen_toolkit(files, environment);
-  const auto names = files.list("/usr/local");
+  const auto names = files.list("/usr/local", "cuda");
   for (const auto& name : names.value_or(std::vector<std::string>{})) {
     if (!name.starts_with("cuda-")) continue;
     const auto path = "/usr/local/" + name;
@@ -125,7 +128,8 @@ model::Cuda probe_cuda(base::Files& files, const model::System& system, const ba
   cuda.compiler = on_path(files, environment, {"cc", "gcc", "clang"});
   const auto pipe = environment.find("CUDA_MPS_PIPE_DIRECTORY");
   cuda.mps_control_pipe = files.exists((pipe == environment.end() ? "/tmp/nvidia-mps" : pipe->second) + "/control");
-  cuda.mps_daemon = std::ranges::any_of(system.processes, [](const auto& p) { return p.name.starts_with("nvidia-cuda-mps"); });
+  cuda.mps_daemon =
+      std::ranges::any_of(system.processes, [](const auto& p) { return p.name.starts_with("nvidia-cuda-mps"); });
   cuda.jit_cache_writable = cache_writable(files, environment);
   return cuda;
 }

@@ -72,9 +72,11 @@ class Examination {
   void read_process() {
     environment_ = world_->environment();
     if (target_.pid == 0) return;
-    auto process = read_files("process", [world = world_, pid = target_.pid] { return probe_process(world->files(), pid); });
+    auto process =
+        read_files("process", [world = world_, pid = target_.pid] { return probe_process(world->files(), pid); });
     if (!process) {
-      machine_.problems.push_back({"process", "process " + std::to_string(target_.pid) + ": " + process.error().detail});
+      machine_.problems.push_back(
+          {"process", "process " + std::to_string(target_.pid) + ": " + process.error().detail});
       return;
     }
     machine_.process = *process;
@@ -89,10 +91,10 @@ class Examination {
   /// NVML, libcuda and torch run in children of their own, all at once.
   Vendors ask_vendors() {
     const bool touch = may_touch_gpu();
-    machine_.torch = read_files("torch files", [world = world_, target = target_, environment = environment_,
-                                                process = machine_.process] {
-      return probe_torch(world->files(), target, environment, world->environment(), process ? &*process : nullptr);
-    });
+    machine_.torch = read_files(
+        "torch files", [world = world_, target = target_, environment = environment_, process = machine_.process] {
+          return probe_torch(world->files(), target, environment, world->environment(), process ? &*process : nullptr);
+        });
     Vendors vendors;
     vendors.nvml = std::async(std::launch::async, [this, touch] {
       model::Nvml asleep;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "catalog/catalog.hpp"
+
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/probe/probes.hpp"
 
@@ -126,17 +127,20 @@ void read_nvidia_proc(Files& files, PciGpu& gpu) {
 bool has_northbridge_sensor(Files& files, const std::string& folder) {
   const auto monitors = files.list(folder + "hwmon");
   if (!monitors) return false;
-  return std::ranges::any_of(*monitors, [&](const auto& name) { return files.exists(folder + "hwmon/" + name + "/in1_input"); });
+  return std::ranges::any_of(*monitors,
+                             [&](const auto& name) { return files.exists(folder + "hwmon/" + name + "/in1_input"); });
 }
 
 void decide_discrete(Files& files, PciGpu& gpu, bool tegra) {
   const auto folder = kPci + gpu.bdf + "/";
   if (gpu.vendor == model::kIntel) {
     gpu.discrete = !gpu.bdf.ends_with(":00:02.0");
-    gpu.discrete_reason = gpu.discrete ? "an Intel GPU away from address 00:02.0" : "Intel's integrated GPU sits at 00:02.0";
+    gpu.discrete_reason =
+        gpu.discrete ? "an Intel GPU away from address 00:02.0" : "Intel's integrated GPU sits at 00:02.0";
   } else if (gpu.vendor == model::kAmd) {
     gpu.discrete = !has_northbridge_sensor(files, folder);
-    gpu.discrete_reason = gpu.discrete ? "no northbridge voltage sensor" : "a northbridge voltage sensor, which only APUs have";
+    gpu.discrete_reason =
+        gpu.discrete ? "no northbridge voltage sensor" : "a northbridge voltage sensor, which only APUs have";
   } else if (gpu.vendor == model::kNvidia) {
     gpu.discrete = !tegra;
     gpu.discrete_reason = tegra ? "part of a Tegra system on a chip" : "an NVIDIA GPU on the PCI bus";
@@ -182,7 +186,8 @@ PciGpu read_gpu(Files& files, const std::string& bdf, int vendor, int pci_class,
   // Configuration space is only read while the device is awake: reading it in D3cold returns ones without meaning it.
   if (vendor == model::kNvidia && !gpu.asleep()) {
     const auto config = files.read(folder + "config", 64);
-    gpu.config_all_ones = config && config->size() >= 16 && std::ranges::all_of(*config, [](char c) { return c == '\xff'; });
+    gpu.config_all_ones =
+        config && config->size() >= 16 && std::ranges::all_of(*config, [](char c) { return c == '\xff'; });
     for (const auto& bridge : gpu.bridges) {
       const auto bridge_config = files.read(kPci + bridge + "/config", 4096);
       if (bridge_config && redirects_peers(*bridge_config)) gpu.redirecting_bridges.push_back(bridge);

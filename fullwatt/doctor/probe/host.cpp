@@ -11,11 +11,28 @@ using base::Absent;
 using base::Files;
 using base::Reading;
 
-constexpr std::array kPrefixes{"CUDA_", "NVIDIA_", "NCCL_",  "PYTORCH_", "TORCH", "OMP_",   "MKL_",  "KMP_",  "GOMP_",
-                               "CONDA", "SLURM_",  "CUBLAS", "TRITON_",  "CUDNN", "XLA_",   "DATA_LOADER"};
-constexpr std::array kNames{"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "VIRTUAL_ENV",
-                            "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "HOME", "PWD",
-                            "LIBTORCH", "Torch_DIR", "XDG_RUNTIME_DIR", "LANG", "LC_ALL"};
+constexpr std::array kPrefixes{"CUDA_", "NVIDIA_", "NCCL_",  "PYTORCH_", "TORCH",   "OMP_",  "MKL_", "KMP_",
+                               "GOMP_", "CONDA",   "SLURM_", "CUBLAS",   "TRITON_", "CUDNN", "XLA_", "DATA_LOADER"};
+constexpr std::array kNames{"LD_LIBRARY_PATH",
+                            "LD_PRELOAD",
+                            "PATH",
+                            "PYTHONPATH",
+                            "PYTHONHOME",
+                            "PYTHONNOUSERSITE",
+                            "VIRTUAL_ENV",
+                            "RANK",
+                            "LOCAL_RANK",
+                            "WORLD_SIZE",
+                            "LOCAL_WORLD_SIZE",
+                            "MASTER_ADDR",
+                            "MASTER_PORT",
+                            "HOME",
+                            "PWD",
+                            "LIBTORCH",
+                            "Torch_DIR",
+                            "XDG_RUNTIME_DIR",
+                            "LANG",
+                            "LC_ALL"};
 
 std::uint64_t meminfo(std::string_view text, std::string_view name) {
   for (auto line : base::lines(text)) {
@@ -88,7 +105,8 @@ void read_cgroup(Files& files, int pid, model::Host& host) {
   for (const auto& folder : cgroup_folders(files, pid)) {
     if (const auto quota = v2_quota(files, folder)) tighten(host.cpu_quota, *quota);
     const auto memory = files.read_line(folder + "/memory.max");
-    if (const auto bytes = memory ? base::number<std::uint64_t>(*memory) : std::nullopt) tighten(host.memory_limit_bytes, *bytes);
+    if (const auto bytes = memory ? base::number<std::uint64_t>(*memory) : std::nullopt)
+      tighten(host.memory_limit_bytes, *bytes);
     const auto stat = files.read(folder + "/cpu.stat");
     if (stat && !host.cpu_throttled) {
       host.cpu_throttled = stat_value(*stat, "nr_throttled");
@@ -122,12 +140,14 @@ void read_memory(Files& files, model::Host& host) {
 void count_numa(Files& files, model::Host& host) {
   const auto names = files.list("/sys/devices/system/node");
   if (!names) return;
-  const auto is_node = [](const std::string& name) { return name.starts_with("node") && base::number<int>(name.substr(4)); };
+  const auto is_node = [](const std::string& name) {
+    return name.starts_with("node") && base::number<int>(name.substr(4));
+  };
   host.numa_nodes = std::max(1, static_cast<int>(std::ranges::count_if(*names, is_node)));
 }
 
 void read_shared_memory(Files& files, model::Host& host) {
-  const auto names = files.list("/dev/shm");
+  const auto names = files.list("/dev/shm", "nccl-");
   for (const auto& name : names.value_or(std::vector<std::string>{})) {
     if (name.starts_with("nccl-")) host.stale_nccl_files.push_back("/dev/shm/" + name);
   }
@@ -168,9 +188,10 @@ base::Environment relevant(const base::Environment& environment) {
   for (const auto& [name, value] : environment) {
     const auto is_prefix = [&](const char* prefix) { return name.starts_with(prefix); };
     const auto is_name = [&](const char* known) { return name == known; };
-    const bool secret = base::contains(name, "TOKEN") || base::contains(name, "SECRET") || base::contains(name, "PASSWORD") ||
-                        base::contains(name, "KEY");
-    if (!secret && (std::ranges::any_of(kPrefixes, is_prefix) || std::ranges::any_of(kNames, is_name))) kept.emplace(name, value);
+    const bool secret = base::contains(name, "TOKEN") || base::contains(name, "SECRET") ||
+                        base::contains(name, "PASSWORD") || base::contains(name, "KEY");
+    if (!secret && (std::ranges::any_of(kPrefixes, is_prefix) || std::ranges::any_of(kNames, is_name)))
+      kept.emplace(name, value);
   }
   return kept;
 }

@@ -52,9 +52,14 @@ std::vector<SearchFolder> loader_folders(base::Files& files, const base::Environ
   }
   int budget = kMaxIncludes;
   read_conf(files, "/etc/ld.so.conf", folders, budget);
-  constexpr std::array kDefaults{"/lib/x86_64-linux-gnu",      "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-                                 "/usr/lib/aarch64-linux-gnu", "/lib64",                    "/usr/lib64",
-                                 "/lib",                       "/usr/lib"};
+  constexpr std::array kDefaults{"/lib/x86_64-linux-gnu",
+                                 "/usr/lib/x86_64-linux-gnu",
+                                 "/lib/aarch64-linux-gnu",
+                                 "/usr/lib/aarch64-linux-gnu",
+                                 "/lib64",
+                                 "/usr/lib64",
+                                 "/lib",
+                                 "/usr/lib"};
   for (const auto* folder : kDefaults) add(folders, folder, "default");
   return folders;
 }

@@ -1,9 +1,5 @@
 #include "fullwatt/doctor/probe/raw.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -11,7 +7,10 @@
 #include <filesystem>
 #include <set>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/doctor/probe/yaml.hpp"
@@ -88,8 +87,9 @@ void apply_property(base::TreeEntry& entry, const std::string& key, const Json& 
     const auto numbers = text_of(value, at);
     const auto colon = numbers.find(':');
     const auto major = base::number<std::uint32_t>(std::string_view(numbers).substr(0, colon));
-    const auto minor = colon == std::string::npos ? std::nullopt
-                                                  : base::number<std::uint32_t>(std::string_view(numbers).substr(colon + 1));
+    const auto minor = colon == std::string::npos
+                           ? std::nullopt
+                           : base::number<std::uint32_t>(std::string_view(numbers).substr(colon + 1));
     if (!major || !minor) wrong(at + ": expected MAJOR:MINOR");
     info().kind = base::FileInfo::Kind::device;
     info().major = *major;
@@ -131,7 +131,9 @@ base::TreeEntry decode_entry(const Json& json, const std::string& at) {
 }
 
 bool is_text(const std::string& bytes) {
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r'; };
+  const auto control = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r';
+  };
   if (std::ranges::any_of(bytes, control)) return false;
   return base::printable(bytes, bytes.size() + 1).find("\xEF\xBF\xBD") == std::string::npos;
 }
@@ -160,12 +162,14 @@ void encode_info(Json& json, const base::FileInfo& info, bool has_content) {
 /// Null when nothing worth recording is known: a path that was looked for and is not there.
 Json encode_entry(const base::TreeEntry& entry) {
   auto json = Json::object();
-  if (entry.text) json[is_text(*entry.text) ? "text" : "hex"] = is_text(*entry.text) ? *entry.text : to_hex(*entry.text);
+  if (entry.text)
+    json[is_text(*entry.text) ? "text" : "hex"] = is_text(*entry.text) ? *entry.text : to_hex(*entry.text);
   if (entry.link) json["link"] = *entry.link;
   if (entry.info) encode_info(json, *entry.info, entry.text.has_value() || entry.link.has_value());
   if (entry.open_error && entry.info) json["open"] = error_name(*entry.open_error);
   const auto denied = [](const auto& reading) {
-    return !reading && reading.error().reason != base::Absent::not_asked && reading.error().reason != base::Absent::not_there;
+    return !reading && reading.error().reason != base::Absent::not_asked &&
+           reading.error().reason != base::Absent::not_there;
   };
   if (entry.info && !entry.text && entry.text.error().code != 0) json["read"] = error_name(entry.text.error().code);
   if (json.empty() && denied(entry.text)) json["error"] = error_name(entry.text.error().code);
@@ -235,8 +239,8 @@ void check_schema(const Json& json) {
     wrong(fmt::format("schema: version {} is not known; this fullwatt reads version {}", model::dump(version),
                       RawMachine::kSchemaVersion));
   }
-  static const std::set<std::string> kKeys{"schema", "about", "base", "expect", "files",  "system",
-                                           "environment", "nvml", "cuda", "torch", "target"};
+  static const std::set<std::string> kKeys{"schema",      "about", "base", "expect", "files", "system",
+                                           "environment", "nvml",  "cuda", "torch",  "target"};
   for (const auto& [key, unused] : json.items()) {
     if (!kKeys.contains(key)) wrong(base::printable(key, 80) + ": no such field");
   }
@@ -292,7 +296,8 @@ base::Result<std::string> read_machine_file(const fs::path& folder) {
   std::error_code error;
   const auto status = fs::symlink_status(file, error);
   if (error || !fs::exists(status)) {
-    return base::fail(Error::Kind::bad_input, fmt::format("{}: there is no machine.yaml in this folder", folder.string()),
+    return base::fail(Error::Kind::bad_input,
+                      fmt::format("{}: there is no machine.yaml in this folder", folder.string()),
                       "Name a folder that 'fullwatt doctor --save DIR' wrote.");
   }
   if (!fs::is_regular_file(status)) {
@@ -325,8 +330,9 @@ Json load_json(const fs::path& folder, int depth) {
 }
 
 std::unexpected<Error> unreadable(const std::string& where, const std::string& why) {
-  return base::fail(Error::Kind::bad_input, fmt::format("{}: {}", where, base::printable(why, 300)),
-                    "A saved machine is written by 'fullwatt doctor --save DIR'; its form is described in docs/patients.md.");
+  return base::fail(
+      Error::Kind::bad_input, fmt::format("{}: {}", where, base::printable(why, 300)),
+      "A saved machine is written by 'fullwatt doctor --save DIR'; its form is described in docs/patients.md.");
 }
 
 }  // namespace

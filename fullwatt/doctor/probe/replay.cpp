@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "fullwatt/doctor/probe/probes.hpp"
 #include "fullwatt/doctor/probe/raw.hpp"
 
 namespace fullwatt::doctor {
@@ -30,6 +31,16 @@ class ReplayedWorld final : public World {
   RawMachine raw_;
   base::TreeFiles files_;
 };
+
+/// A process's environment holds tokens and passwords: only what a diagnosis looks at is kept.
+void forget_secrets(base::Tree& files) {
+  for (auto& [path, entry] : files) {
+    if (!path.starts_with("/proc/") || !path.ends_with("/environ") || !entry.text) continue;
+    std::string kept;
+    for (const auto& [name, value] : relevant(base::parse_environment(*entry.text))) kept += name + "=" + value + '\0';
+    entry.text = kept;
+  }
+}
 
 }  // namespace
 
@@ -74,6 +85,7 @@ RawMachine RecordingWorld::recorded(const Target& target) const {
   const std::scoped_lock lock(mutex_);
   auto raw = raw_;
   raw.files = files_.recorded();
+  forget_secrets(raw.files);
   raw.target = target;
   return raw;
 }

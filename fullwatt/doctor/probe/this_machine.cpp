@@ -20,9 +20,11 @@ using base::absent;
 /// How a child failed, as the absence its answers leave.
 base::Absence child_failure(const base::Result<base::ChildResult>& result, std::string_view what) {
   if (!result) return absent(Absent::failed, result.error().message);
-  if (result->timed_out) return absent(Absent::timed_out, fmt::format("{} gave no answer within {:.0f} s", what, result->seconds));
+  if (result->timed_out)
+    return absent(Absent::timed_out, fmt::format("{} gave no answer within {:.0f} s", what, result->seconds));
   if (result->signal != 0) {
-    return absent(Absent::failed, fmt::format("{} crashed with signal {} ({})", what, result->signal, strsignal(result->signal)));
+    return absent(Absent::failed,
+                  fmt::format("{} crashed with signal {} ({})", what, result->signal, strsignal(result->signal)));
   }
   const auto errors = base::lines(base::trim(result->err));
   return absent(Absent::failed, fmt::format("{} ended with code {}: {}", what, result->exit_code,
@@ -45,7 +47,8 @@ base::Result<T> parse_answers(std::string_view text) {
 
 class ThisMachine final : public World {
  public:
-  explicit ThisMachine(std::string executable) : executable_(std::move(executable)), environment_(base::current_environment()) {}
+  explicit ThisMachine(std::string executable)
+      : executable_(std::move(executable)), environment_(base::current_environment()) {}
 
   base::Files& files() override { return files_; }
   const base::Environment& environment() override { return environment_; }

@@ -115,10 +115,10 @@ std::string llama_back_end(Files& files, const std::string& site) {
 }
 
 void read_neighbours(Files& files, model::TorchInstall& install) {
-  const auto names = files.list(install.site);
-  if (!names) return;
-  for (const auto& name : *names) {
+  for (const auto& name : files.list(install.site, "torchvision-").value_or(std::vector<std::string>{})) {
     if (const auto version = dist_version(name, "torchvision"); !version.empty()) install.torchvision = version;
+  }
+  for (const auto& name : files.list(install.site, "onnxruntime").value_or(std::vector<std::string>{})) {
     if (const auto version = dist_version(name, "onnxruntime_gpu"); !version.empty()) install.onnxruntime_gpu = version;
     for (const auto* package : {"onnxruntime", "onnxruntime_gpu"}) {
       if (!dist_version(name, package).empty()) install.onnxruntime.emplace_back(package);
@@ -144,13 +144,14 @@ void read_bundled(Files& files, model::TorchInstall& install) {
 
 /// conda-meta/pytorch-2.4.0-cpu_mkl_py311h….json: the build string says which variant the solver chose.
 std::string conda_build(Files& files, const std::string& prefix) {
-  const auto names = files.list(prefix + "/conda-meta");
+  const auto names = files.list(prefix + "/conda-meta", "pytorch-");
   if (!names) return {};
   for (const auto& name : *names) {
     if (!name.starts_with("pytorch-") || !name.ends_with(".json")) continue;
     const auto stem = std::string_view(name).substr(8, name.size() - 8 - 5);
     const auto dash = stem.find('-');
-    if (dash != std::string_view::npos && stem.front() >= '0' && stem.front() <= '9') return std::string(stem.substr(dash + 1));
+    if (dash != std::string_view::npos && stem.front() >= '0' && stem.front() <= '9')
+      return std::string(stem.substr(dash + 1));
   }
   return {};
 }
@@ -193,7 +194,8 @@ void find_installs(Files& files, const base::Environment& environment, model::To
   }
   const auto home = variable(environment, "HOME");
   if (!home.empty()) read_prefix(files, home + "/.local", "", torch);
-  for (const auto* prefix : {"/usr/local", "/usr"}) read_prefix(files, prefix, std::string(prefix) + "/bin/python3", torch);
+  for (const auto* prefix : {"/usr/local", "/usr"})
+    read_prefix(files, prefix, std::string(prefix) + "/bin/python3", torch);
 }
 
 /// A LibTorch unpacked without Python: named by LIBTORCH or Torch_DIR, or lying in the usual places.

@@ -89,8 +89,9 @@ class Converter {
 };
 
 bool is_short(const Json& json) {
-  return !json.is_structured() || json.empty() || (json.is_array() && json.size() <= 16 &&
-         std::ranges::none_of(json, [](const Json& item) { return item.is_structured() || item.is_string(); }));
+  return !json.is_structured() || json.empty() ||
+         (json.is_array() && json.size() <= 16 &&
+          std::ranges::none_of(json, [](const Json& item) { return item.is_structured() || item.is_string(); }));
 }
 
 void emit(YAML::Emitter& out, const Json& json) {

@@ -167,11 +167,29 @@ bool limit_keeps_process_off(const Machine& machine) {
   return limit && *limit < reserved_addresses(machine);
 }
 
+/// What PyTorch says when its libraries, heap or CUDA context do not fit under a limit of the address space.
+std::string torch_short_of_memory(const Machine& machine) {
+  std::vector<std::string> said;
+  const auto& answers = machine.torch.answers;
+  if (!answers.version && answers.version.error().reason == base::Absent::failed)
+    said.push_back(answers.version.error().detail);
+  for (const auto& device : answers.devices) said.push_back(device.operation.value_or(""));
+  for (const auto& text : said) {
+    const auto lower = base::lower(text);
+    for (const auto* sign :
+         {"out of memory", "cannot allocate memory", "alloc_failed", "not_initialized", "failed to map", "bad_alloc"}) {
+      if (base::contains(lower, sign)) return base::printable(text, 200);
+    }
+  }
+  return {};
+}
+
 std::optional<Match> address_space_limit(const Machine& machine) {
   const auto& init = machine.cuda.answers.init;
   const bool no_memory = init.is(code::kOutOfMemory);
   const bool refused = no_memory || init.is(code::kNotInitialized);
-  if (!refused && !limit_keeps_process_off(machine)) return std::nullopt;
+  const auto torch_error = torch_short_of_memory(machine);
+  if (!refused && torch_error.empty() && !limit_keeps_process_off(machine)) return std::nullopt;
   const auto& limit = machine.process ? machine.process->limit_address_space : machine.host.system.limit_address_space;
   Match match;
   if (limit)
@@ -188,6 +206,7 @@ std::optional<Match> address_space_limit(const Machine& machine) {
   }
   if (match.evidence.empty()) return std::nullopt;
   if (refused) match.saw("cuInit", code_text(*init));
+  if (!torch_error.empty()) match.saw("PyTorch", torch_error);
   match.fact("limit", limit ? fmt::format("{} kB", *limit / 1024) : "unlimited");
   return match;
 }

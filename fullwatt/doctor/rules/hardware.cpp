@@ -126,10 +126,19 @@ std::optional<Match> gpu_runtime_suspended(const Machine& machine) {
 }
 
 /// BAR1 is the second register of every NVIDIA GPU. A kernel that found no room leaves it without an address.
+/// The window to the GPU's memory: the second register, behind a first one that takes two slots when it is 64 bits wide
+/// (IORESOURCE_MEM_64). Null where the kernel does not tell addresses.
+const model::Bar* memory_window(const PciGpu& gpu) {
+  constexpr std::uint64_t kIs64Bit = 0x100000;
+  if (gpu.bars.size() < 3 || !gpu.bars[0].assigned()) return nullptr;
+  return &gpu.bars[(gpu.bars[0].flags & kIs64Bit) != 0 ? 2 : 1];
+}
+
 std::optional<Match> bar_not_assigned(const Machine& machine) {
   Match match;
   for (const auto* gpu : machine.hardware.nvidia()) {
-    if (gpu->bars.size() < 2 || gpu->bars[0].flags == 0 || gpu->bars[1].assigned()) continue;
+    const auto* window = memory_window(*gpu);
+    if (window == nullptr || window->assigned()) continue;
     if (gpu->asleep() || gpu->config_all_ones || machine.nvml_by_bdf(gpu->bdf) != nullptr) continue;
     match.about(machine, gpu->bdf);
     match.saw("BAR1", "no address", folder_of(*gpu) + "/resource");

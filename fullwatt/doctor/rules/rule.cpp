@@ -18,8 +18,8 @@ std::vector<Rule> all_rules() {
   for (const auto layer :
        {hardware_rules(), hardware_power_rules(), hardware_fault_rules(), driver_rules(), driver_support_rules(),
         driver_access_rules(), container_rules(), wsl_rules(), cuda_library_rules(), cuda_visibility_rules(),
-        cuda_setting_rules(), cuda_memory_rules(), pytorch_rules(), pytorch_library_rules(), pytorch_setting_rules(), application_rules(),
-        application_host_rules(), application_peer_rules(), symptom_rules()}) {
+        cuda_setting_rules(), cuda_memory_rules(), pytorch_rules(), pytorch_library_rules(), pytorch_setting_rules(),
+        application_rules(), application_host_rules(), application_peer_rules(), symptom_rules()}) {
     rules.insert(rules.end(), layer.begin(), layer.end());
   }
   return rules;

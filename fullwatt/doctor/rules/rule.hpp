@@ -36,12 +36,12 @@ struct Match {
 /// Facts that a rule cannot do without. Where they are absent the check is skipped, with the reason.
 enum Requires : unsigned {
   kNothing = 0,
-  kPci = 1,        ///< the PCI bus could be listed
-  kNvml = 2,       ///< NVML works
-  kCuda = 4,       ///< cuInit gave an answer, whatever it was
-  kTorch = 8,      ///< torch was imported
-  kKernelLog = 16, ///< the kernel log could be read
-  kProcess = 32,   ///< a process was asked about
+  kPci = 1,         ///< the PCI bus could be listed
+  kNvml = 2,        ///< NVML works
+  kCuda = 4,        ///< cuInit gave an answer, whatever it was
+  kTorch = 8,       ///< torch was imported
+  kKernelLog = 16,  ///< the kernel log could be read
+  kProcess = 32,    ///< a process was asked about
   kTrainingLog = 64,
 };
 
