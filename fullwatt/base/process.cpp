@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,8 @@ struct Pipe {
 /// Runs in the child between fork and exec: only async-signal-safe calls.
 [[noreturn]] void become(const char* path, char* const* argv, char* const* envp, int out, int err) {
   ::setpgid(0, 0);
+  // Ctrl-C reaches the parent only; a child must not outlive it.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int null = ::open("/dev/null", O_RDONLY);
   if (null >= 0) ::dup2(null, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);

@@ -35,6 +35,11 @@ row() {
 doctor() { "$fullwatt" doctor --json --python "$python" "$@"; }
 with() { env "$@"; }
 
+# Inside a container the same missing or closed nodes have another cause, and another id.
+in_container="$(doctor --no-torch | "$python" -c 'import json, sys; print(json.load(sys.stdin)["machine"]["driver"]["container"]["kind"])')"
+nodes_missing="${in_container:+container-no-gpu-flag}"
+nodes_closed="${in_container:+container-nonroot-gid}"
+
 # A stand-in torch package: $1 folder, $2 its __init__.py, $3 its version.py.
 stand_in() {
   mkdir -p "$1/torch"
@@ -50,6 +55,9 @@ class cuda:
 ' '__version__ = "2.11.0+cpu"
 cuda = None
 hip = None'
+# An environment of its own that holds nothing but a CPU build.
+"$python" -m venv --without-pip "$work/env"
+cp -r "$work/cpu/torch" "$(echo "$work"/env/lib/python3*/site-packages)/"
 stand_in "$work/broken" 'import ctypes
 ctypes.CDLL("libnot-there.so.1")' '__version__ = "2.11.0+cu130"
 cuda = "13.0"'
@@ -83,7 +91,8 @@ row "CUDA_VISIBLE_DEVICES=-1" cvd-hides-all with CUDA_VISIBLE_DEVICES=-1 "$fullw
 row "CUDA_VISIBLE_DEVICES=7" cvd-index-out-of-range with CUDA_VISIBLE_DEVICES=7 "$fullwatt" doctor --json --python "$python"
 row "CUDA_VISIBLE_DEVICES=GPU-deadbeef" cvd-bad-uuid with CUDA_VISIBLE_DEVICES=GPU-deadbeef "$fullwatt" doctor --json --python "$python"
 row "a stub libcuda first on LD_LIBRARY_PATH" libcuda-stub-loaded with LD_LIBRARY_PATH="$work/stubs" "$fullwatt" doctor --json --python "$python"
-row "a CPU-only torch first on PYTHONPATH" torch-cpu-wheel with PYTHONPATH="$work/cpu" "$fullwatt" doctor --json --python "$python"
+row "an environment with a CPU-only torch" torch-cpu-wheel "$fullwatt" doctor --json --python "$work/env/bin/python"
+row "a CPU-only torch first on PYTHONPATH, hiding the good one" torch-other-environment with PYTHONPATH="$work/cpu" "$fullwatt" doctor --json --python "$python"
 row "a torch whose import fails" torch-import-fails with PYTHONPATH="$work/broken" "$fullwatt" doctor --json --python "$python"
 row "CUDA_LAUNCH_BLOCKING=1" launch-blocking-on with CUDA_LAUNCH_BLOCKING=1 "$fullwatt" doctor --json --python "$python"
 row "NVIDIA_TF32_OVERRIDE=0" tf32-override-env with NVIDIA_TF32_OVERRIDE=0 "$fullwatt" doctor --json --python "$python"
@@ -92,10 +101,11 @@ row "CUDA_CACHE_DISABLE=1" jit-cache-disabled with CUDA_CACHE_DISABLE=1 "$fullwa
 row "NCCL_SOCKET_IFNAME names no interface" nccl-wrong-interface with NCCL_SOCKET_IFNAME=nosuch0 "$fullwatt" doctor --json --python "$python"
 row "only one processor allowed" cpu-affinity-one-core taskset -c 0 "$fullwatt" doctor --json --python "$python"
 row "address space limited to 16 GiB" address-space-limit bash -c 'ulimit -v 16777216; exec "$@"' limited "$fullwatt" doctor --json --python "$python"
-row "no /dev/nvidia-uvm" uvm-not-loaded private_dev "nvidiactl nvidia0" 0666 "$fullwatt" doctor --json --python "$python"
-row "no NVIDIA nodes in /dev" dev-nodes-missing private_dev "" 0666 "$fullwatt" doctor --json --python "$python"
 chmod 755 "$work"
-row "nodes of mode 0660, an ordinary user" dev-node-permission private_dev "$all_nodes" 0660 setpriv --reuid=65534 --regid=65534 --clear-groups "$fullwatt" doctor --json --python "$python"
+row "no /dev/nvidia-uvm, root (CUDA makes the node anew)" none private_dev "nvidiactl nvidia0" 0666 "$fullwatt" doctor --json --python "$python"
+row "no /dev/nvidia-uvm, an ordinary user" uvm-not-loaded private_dev "nvidiactl nvidia0" 0666 setpriv --reuid=65534 --regid=65534 --clear-groups "$fullwatt" doctor --json --python "$python"
+row "no NVIDIA nodes in /dev, an ordinary user" "${nodes_missing:-dev-nodes-missing}" private_dev "" 0666 setpriv --reuid=65534 --regid=65534 --clear-groups "$fullwatt" doctor --json --python "$python"
+row "nodes of mode 0660, an ordinary user" "${nodes_closed:-dev-node-permission}" private_dev "$all_nodes" 0660 setpriv --reuid=65534 --regid=65534 --clear-groups "$fullwatt" doctor --json --python "$python"
 printf 'step 100 loss 0.3\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB\n' > "$work/oom.log"
 row "a log that ends out of memory" out-of-memory doctor --log "$work/oom.log"
 
