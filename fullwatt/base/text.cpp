@@ -30,10 +30,12 @@ std::size_t utf8_length(std::string_view text, std::uint32_t& point) {
   return point < kSmallest[length] || surrogate || point > 0x10FFFF ? 0 : length;
 }
 
-/// Characters that move the cursor, reorder or hide text.
+/// Characters that move the cursor, reorder or hide text, and those that Unicode keeps out of texts.
 bool is_unsafe(std::uint32_t point) {
+  const bool noncharacter = (point & 0xFFFEU) == 0xFFFE || (point >= 0xFDD0 && point <= 0xFDEF);
   return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x200B && point <= 0x200F) ||
-         (point >= 0x2028 && point <= 0x202E) || (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF;
+         (point >= 0x2028 && point <= 0x202E) || (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF ||
+         noncharacter;
 }
 
 }  // namespace

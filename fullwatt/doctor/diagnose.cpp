@@ -204,13 +204,13 @@ class Consultation {
     }
   }
 
-  /// Root cause first, then the rest by severity and layer, consequences last.
+  /// Root cause first, then the rest by severity and the catalogue's order (lowest layer first), consequences last.
   void order_findings() {
     const auto rank = [&](const Finding& f) {
       return std::tuple(f.id != diagnosis_.root_cause, !f.consequence_of.empty(), -static_cast<int>(f.severity),
-                        static_cast<int>(f.layer));
+                        catalog::find(f.id) - catalog::entries().data());
     };
-    std::ranges::stable_sort(diagnosis_.findings, {}, rank);
+    std::ranges::sort(diagnosis_.findings, {}, rank);
   }
 
   const Machine& machine_;

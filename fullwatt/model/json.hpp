@@ -106,6 +106,7 @@ struct Codec<std::vector<T>> {
   static std::vector<T> decode(const Json& json, const std::string& at) {
     if (!json.is_array()) mismatch(at, "a list", json);
     std::vector<T> values;
+    values.reserve(json.size());
     for (std::size_t i = 0; i < json.size(); ++i) {
       values.push_back(json_detail::decode<T>(json[i], at + "[" + std::to_string(i) + "]"));
     }

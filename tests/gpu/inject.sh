@@ -83,8 +83,8 @@ private_dev() {
 }
 all_nodes="nvidiactl nvidia0 nvidia-uvm nvidia-uvm-tools"
 
-echo "| injected | expected | doctor says: root cause \\| others | as expected |"
-echo "|---|---|---|---|"
+echo "| injected | expected | root cause found | other findings | as expected |"
+echo "|---|---|---|---|---|"
 row "nothing" none doctor
 row "CUDA_VISIBLE_DEVICES empty" cvd-hides-all with CUDA_VISIBLE_DEVICES= "$fullwatt" doctor --json --python "$python"
 row "CUDA_VISIBLE_DEVICES=-1" cvd-hides-all with CUDA_VISIBLE_DEVICES=-1 "$fullwatt" doctor --json --python "$python"

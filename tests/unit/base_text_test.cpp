@@ -65,6 +65,7 @@ TEST(PrintableTest, ControlsHiddenInUtf8AreReplaced) {
   EXPECT_EQ(printable("a\u202Egnp.exe"), "a\uFFFDgnp.exe");  // turns the reading direction
   EXPECT_EQ(printable("x\u200By"), "x\uFFFDy");              // takes no room
   EXPECT_EQ(printable("\uFEFFx"), "\uFFFDx");
+  EXPECT_EQ(printable("\uFFFF\uFDD0"), "\uFFFD\uFFFD");
 }
 
 TEST(PrintableTest, BrokenUtf8IsReplacedByteByByte) {
