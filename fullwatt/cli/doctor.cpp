@@ -62,7 +62,7 @@ base::Result<void> write_bundle(const std::string& path, const Examined& examine
       "Look before you send it.\n";
   return base::write_archive(
       path, {{"fullwatt-bundle/README.txt", readme},
-             {"fullwatt-bundle/machine.yaml", redact(doctor::raw_to_yaml(examined.raw))},
+             {"fullwatt-bundle/machine.yaml", redact(doctor::raw_to_yaml(redact(examined.raw)))},
              {"fullwatt-bundle/report.json", redact(model::dump(show::doctor_json(report, catalog::Language::en), 2))},
              {"fullwatt-bundle/report.md", redact(show::doctor_markdown(report, catalog::Language::en))}});
 }

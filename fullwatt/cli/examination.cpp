@@ -1,7 +1,12 @@
 #include "fullwatt/cli/examination.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iostream>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,16 +23,31 @@ using base::Error;
 
 constexpr std::size_t kLogLimit = 64UL * 1024 * 1024;
 
-/// The last part of a log: the failure stands at its end.
-base::Result<std::vector<std::string>> read_log(const std::string& path) {
-  base::RealFiles files;
-  auto text = files.read(path == "-" ? "/dev/stdin" : path, kLogLimit);
-  if (!text) {
-    return base::fail(Error::Kind::bad_input, fmt::format("cannot read the log {}: {}", path, text.error().detail),
-                      "Name a file with the output of the training, or - for standard input.");
+/// The end of a stream, whose beginning may be dropped.
+std::string read_tail(std::istream& in) {
+  std::string text;
+  std::array<char, 65536> buffer{};
+  while (in.read(buffer.data(), buffer.size()) || in.gcount() > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() > 2 * kLogLimit) text.erase(0, text.size() - kLogLimit);
   }
+  return text.size() > kLogLimit ? text.substr(text.size() - kLogLimit) : text;
+}
+
+/// The last part of a log: the failure stands at its end. Standard input is read to its end, however slowly it comes.
+base::Result<std::vector<std::string>> read_log(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path, std::ios::binary);
+    if (!file || std::filesystem::is_directory(path)) {
+      return base::fail(Error::Kind::bad_input,
+                        fmt::format("cannot read the log {}: {}", path, std::strerror(file ? EISDIR : errno)),
+                        "Name a file with the output of the training, or - for standard input.");
+    }
+  }
+  const auto text = read_tail(path == "-" ? std::cin : file);
   std::vector<std::string> lines;
-  for (auto line : base::lines(*text)) lines.emplace_back(line);
+  for (auto line : base::lines(text)) lines.emplace_back(line);
   return lines;
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fullwatt/base/text.hpp"
 #include "fullwatt/cli/command.hpp"
 #include "fullwatt/cli/examination.hpp"
 #include "fullwatt/show/select.hpp"
@@ -23,7 +24,7 @@ int run_select(const SelectOptions& options, const Common& common) {
   const auto selection = doctor::select_gpu(examined->machine);
   if (options.shell_export) {
     print(doctor::export_lines(selection));
-    fmt::print(stderr, "{}\n", selection.reason);
+    fmt::print(stderr, "{}\n", base::printable(selection.reason, 400));
   } else if (options.json) {
     print(model::dump(show::select_json(selection), 2) + "\n");
   } else {

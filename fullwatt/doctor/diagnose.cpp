@@ -186,11 +186,23 @@ class Consultation {
     return finding.confidence == model::Confidence::possible ? 1 : 0;
   }
 
-  /// The lowest layer that is broken names the root cause; findings stand in the order of the layers.
+  /// The lowest layer that does not work, of those that nothing explains yet.
+  model::Layer lowest_symptom() const {
+    auto lowest = model::kLayers.back();
+    for (const auto& finding : diagnosis_.findings) {
+      const bool symptom = finding.severity == Severity::error && catalog::find(finding.id)->symptom;
+      if (symptom && finding.consequence_of.empty()) lowest = std::min(lowest, finding.layer);
+    }
+    return lowest;
+  }
+
+  /// The lowest layer that is broken names the root cause; findings stand in the order of the layers. What is wrong
+  /// in PyTorch or above it is no reason why the driver or CUDA does not work, unless the catalogue says so.
   void choose_root_cause() {
     const Finding* best = nullptr;
+    const auto limit = std::max(lowest_symptom(), model::Layer::cuda);
     for (const auto& finding : diagnosis_.findings) {
-      if (finding.severity != Severity::error || !finding.consequence_of.empty()) continue;
+      if (finding.severity != Severity::error || !finding.consequence_of.empty() || finding.layer > limit) continue;
       if (best == nullptr || standing(finding) < standing(*best)) best = &finding;
     }
     if (best != nullptr) diagnosis_.root_cause = best->id;

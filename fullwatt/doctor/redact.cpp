@@ -68,22 +68,47 @@ std::string without_addresses(const std::string& text) {
   return out;
 }
 
-/// The value after token=, secret:, password=, api_key= and their like.
+/// Whole UUIDs of GPUs and MIG slices in a text: the driver's files tell them even where its libraries do not answer.
+std::vector<std::string> uuids_in(std::string_view text) {
+  constexpr std::size_t kLength = 4 + 36;
+  std::vector<std::string> found;
+  for (std::size_t at = 0; at + kLength <= text.size(); ++at) {
+    const auto part = text.substr(at, kLength);
+    const auto digit = [](unsigned char c) { return std::isxdigit(c) != 0 || c == '-'; };
+    if ((part.starts_with("GPU-") || part.starts_with("MIG-")) && std::ranges::all_of(part.substr(4), digit))
+      found.emplace_back(part);
+  }
+  return found;
+}
+
+/// Where a value that starts here ends: at its closing quote, else at the next character that ends a word.
+std::size_t value_end(std::string_view text, std::size_t at) {
+  constexpr std::string_view kEnds(" \"'\n,;\0", 7);
+  const bool escaped = at + 1 < text.size() && text[at] == '\\' && (text[at + 1] == '"' || text[at + 1] == '\'');
+  if (escaped) return std::min(text.find(text.substr(at, 2), at + 2), text.size());
+  if (at < text.size() && (text[at] == '"' || text[at] == '\''))
+    return std::min(text.find(text[at], at + 1), text.size());
+  return std::min(text.find_first_of(kEnds, at), text.size());
+}
+
+/// The value after token=, "secret": , password=, Authorization: Bearer and their like.
 std::string without_secrets(const std::string& text) {
   constexpr std::array kNames{"token", "secret", "password", "passwd", "api_key", "apikey", "api-key", "authorization"};
   const auto lower = base::lower(text);
   std::string out;
   std::size_t copied = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
-    if (lower[at] != '=' && lower[at] != ':') continue;
-    const auto before = std::string_view(lower).substr(at > 14 ? at - 14 : 0, std::min<std::size_t>(at, 14));
-    const bool secret = std::ranges::any_of(kNames, [&](const char* name) { return before.ends_with(name); });
-    auto end = text.find_first_of(" \"'\n,;", at + 1);
-    if (end == at + 1) end = text.find_first_of("\"'\n,;", at + 2);
-    if (!secret) continue;
-    if (end == std::string::npos) end = text.size();
-    if (end <= at + 1 || at < copied) continue;
-    out += text.substr(copied, at + 1 - copied) + "<removed>";
+    if (text[at] != '=' && text[at] != ':') continue;
+    auto before = std::string_view(lower).substr(0, at);
+    while (!before.empty() && std::string_view("\"'\\ ").find(before.back()) != std::string_view::npos)
+      before.remove_suffix(1);
+    if (std::ranges::none_of(kNames, [&](const char* name) { return before.ends_with(name); })) continue;
+    auto start = std::min(text.find_first_not_of(' ', at + 1), text.size());
+    if (std::string_view(lower).substr(start).starts_with("bearer ")) start += 7;
+    const auto end = value_end(text, start);
+    if (end <= start) continue;
+    const bool quoted = text[start] == '"' || text[start] == '\'';
+    out += text.substr(copied, start + (quoted ? 1 : 0) - copied) + "<removed>";
     copied = end;
     at = end - 1;
   }
@@ -117,6 +142,17 @@ Redactor::Redactor(const RawMachine& raw) {
     for (const auto& slice : device.mig_slices) forget_uuid(slice.uuid);
   }
   for (const auto& device : raw.cuda.devices) forget_uuid(device.uuid);
+  for (const auto& device : raw.torch.devices) forget_uuid(device.uuid);
+  for (const auto& [path, entry] : raw.files) {
+    for (const auto& uuid : uuids_in(entry.text.value_or(""))) forget_uuid(uuid);
+  }
+}
+
+RawMachine Redactor::operator()(RawMachine raw) const {
+  for (auto& [path, entry] : raw.files) {
+    if (entry.text) entry.text = (*this)(*entry.text);
+  }
+  return raw;
 }
 
 std::string Redactor::operator()(const std::string& text) const {

@@ -15,6 +15,8 @@ class Redactor {
   explicit Redactor(const RawMachine& raw);
 
   std::string operator()(const std::string& text) const;
+  /// The contents of the files: those with NUL bytes are saved as hex, where nobody would find a name any more.
+  RawMachine operator()(RawMachine raw) const;
 
  private:
   void forget(const std::string& text, const std::string& replacement);

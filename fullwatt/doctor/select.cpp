@@ -1,6 +1,8 @@
 #include "fullwatt/doctor/select.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <optional>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -29,8 +31,15 @@ bool token_names(std::string_view token, const GpuStatus& gpu, int pci_position)
   return base::number<int>(token) == pci_position;
 }
 
+/// Whether a token of CUDA_VISIBLE_DEVICES means one of the slices of a GPU in MIG mode.
+bool token_names_slice(std::string_view token, const model::NvmlDevice* nvml) {
+  token = base::trim(token);
+  const auto is_named = [&](const auto& slice) { return slice.uuid.starts_with(token); };
+  return token.starts_with("MIG-") && nvml != nullptr && std::ranges::any_of(nvml->mig_slices, is_named);
+}
+
 /// What the user's own setting leaves visible. Where CUDA answered under it, its answer counts; else the text.
-bool visible_to_user(const Machine& machine, const GpuStatus& gpu, int pci_position) {
+bool visible_to_user(const Machine& machine, const GpuStatus& gpu, const model::NvmlDevice* nvml, int pci_position) {
   const auto setting = machine.variable("CUDA_VISIBLE_DEVICES");
   if (!setting) return true;
   if (machine.cuda.works()) {
@@ -38,7 +47,7 @@ bool visible_to_user(const Machine& machine, const GpuStatus& gpu, int pci_posit
     return std::ranges::any_of(machine.cuda.answers.devices, is_this);
   }
   for (auto token : base::split(*setting, ',')) {
-    if (token_names(token, gpu, pci_position)) return true;
+    if (token_names(token, gpu, pci_position) || token_names_slice(token, nvml)) return true;
     // Everything after the first entry that means nothing is ignored by CUDA.
     if (!base::number<unsigned>(token) && !base::trim(token).starts_with("GPU-") &&
         !base::trim(token).starts_with("MIG-"))
@@ -66,11 +75,15 @@ std::string obstacle(const Machine& machine, const GpuStatus& gpu, const model::
     return "compute mode is exclusive and another process holds it";
   }
   if (machine.nvml.works() && nvml == nullptr) return "NVML does not list it";
-  if (!visible_to_user(machine, gpu, pci_position)) return "hidden by CUDA_VISIBLE_DEVICES";
+  if (!visible_to_user(machine, gpu, nvml, pci_position)) return "hidden by CUDA_VISIBLE_DEVICES";
   const auto& init = machine.cuda.answers.init;
   if (init && *init != 0) return fmt::format("CUDA does not start (code {})", *init);
   if (!init && init.error().reason == base::Absent::not_there) return "libcuda is not found";
+  if (!init && (init.error().reason == base::Absent::timed_out || init.error().reason == base::Absent::failed)) {
+    return "libcuda gives no answer";
+  }
   const auto* cuda = machine.cuda_by_bdf(gpu.bdf);
+  if (cuda == nullptr && machine.cuda.works()) return "CUDA does not list it";
   if (cuda != nullptr && ((cuda->context && *cuda->context != 0) || (cuda->launch && *cuda->launch != 0)))
     return "a test kernel fails on it";
   const auto& archs = machine.torch.answers.archs;
@@ -114,8 +127,17 @@ Candidate nvidia_candidate(const Machine& machine, const model::GpuIdentity& ide
   return candidate;
 }
 
+/// A setting that names slices leaves only those visible.
+bool hides_slice(const std::optional<std::string>& setting, const model::MigSlice& slice) {
+  if (!setting || !base::contains(*setting, "MIG-")) return false;
+  const auto names = [&](auto token) {
+    return base::trim(token).starts_with("MIG-") && slice.uuid.starts_with(base::trim(token));
+  };
+  return std::ranges::none_of(base::split(*setting, ','), names);
+}
+
 /// A GPU in MIG mode is used by its slices, never as a whole.
-std::vector<Candidate> mig_candidates(const Candidate& whole, const model::NvmlDevice& nvml) {
+std::vector<Candidate> mig_candidates(const Machine& machine, const Candidate& whole, const model::NvmlDevice& nvml) {
   std::vector<Candidate> slices;
   for (const auto& slice : nvml.mig_slices) {
     auto candidate = whole;
@@ -124,6 +146,10 @@ std::vector<Candidate> mig_candidates(const Candidate& whole, const model::NvmlD
     candidate.status.memory_total_bytes = slice.memory_total_bytes;
     candidate.status.memory_free_bytes = slice.memory_free_bytes;
     candidate.status.is_busy = false;
+    if (hides_slice(machine.variable("CUDA_VISIBLE_DEVICES"), slice)) {
+      candidate.status.is_available = false;
+      candidate.status.reasons.emplace_back("hidden by CUDA_VISIBLE_DEVICES");
+    }
     slices.push_back(std::move(candidate));
   }
   return slices;
@@ -153,7 +179,7 @@ std::vector<Candidate> candidates(const Machine& machine) {
       candidate.status.reasons.emplace_back("in MIG mode without an instance");
       all.push_back(std::move(candidate));
     } else {
-      std::ranges::move(mig_candidates(candidate, *nvml), std::back_inserter(all));
+      std::ranges::move(mig_candidates(machine, candidate, *nvml), std::back_inserter(all));
     }
   }
   for (const auto& gpu : machine.hardware.gpus) {
@@ -180,6 +206,12 @@ std::string explain_choice(const std::vector<GpuStatus>& gpus) {
                      best.is_busy ? " (all are busy)" : ", free", usable);
 }
 
+/// As drivers write them. A saved machine may say anything, and this text goes into a shell.
+bool is_uuid(std::string_view text) {
+  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '/'; };
+  return (text.starts_with("GPU-") || text.starts_with("MIG-")) && std::ranges::all_of(text, allowed);
+}
+
 }  // namespace
 
 model::Selection select_gpu(const Machine& machine) {
@@ -194,7 +226,7 @@ model::Selection select_gpu(const Machine& machine) {
 
 std::string export_lines(const model::Selection& selection) {
   const auto* gpu = selection.selected();
-  if (gpu == nullptr || gpu->uuid.empty()) return {};
+  if (gpu == nullptr || !is_uuid(gpu->uuid)) return {};
   return fmt::format("export CUDA_DEVICE_ORDER=PCI_BUS_ID\nexport CUDA_VISIBLE_DEVICES={}\n", gpu->uuid);
 }
 

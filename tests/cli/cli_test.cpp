@@ -207,6 +207,20 @@ TEST(DoctorTest, AnEmptyStandardInputIsAnEmptyLog) {
   EXPECT_EQ(fullwatt({"doctor", "--from", kHealthy, "--log", "-"}).exit_code, 0);
 }
 
+TEST(DoctorTest, ALogFromAPipeIsReadToItsEnd) {
+  auto environment = kPlain;
+  environment["PROGRAM"] = FULLWATT_PROGRAM;
+  environment["PATIENT"] = kHealthy;
+  // More than a pipe holds, so that the reader has to wait for the writer.
+  const auto* script =
+      "{ head -c 2000000 /dev/zero | tr '\\0' x; echo; echo 'Expected all "
+      "tensors to be on the same device, but'; } | "
+      "\"$PROGRAM\" doctor --from \"$PATIENT\" --log -";
+  const auto result = run_program({"/bin/sh", "-c", script}, environment);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_TRUE(contains(result.out, "tensors-on-two-devices"));
+}
+
 TEST(ColourTest, PipesAndNoColorGetNoEscapeCharacters) {
   const BrokenPatient patient;
   const std::vector<std::string> plain{"doctor", "--from", patient.path(), "-v"};

@@ -176,6 +176,17 @@ TEST(DiagnoseTest, APossibleCauseIsBetterThanABareSymptom) {
   EXPECT_EQ(diagnosis.find("cuda-kernel-fails")->consequence_of, possible->id);
 }
 
+TEST(DiagnoseTest, ACauseAboveASymptomDoesNotExplainIt) {
+  auto machine = cuda_broken();
+  machine.nvml.init = 4711;
+  machine.nvml.devices.clear();
+  machine.log = {"AssertionError: Torch not compiled with CUDA enabled"};
+  const auto diagnosis = diagnose(machine);
+  ASSERT_NE(diagnosis.find("torch-cpu-wheel"), nullptr);
+  EXPECT_EQ(diagnosis.root_cause, "nvml-fails");
+  EXPECT_EQ(diagnosis.find("torch-cpu-wheel")->consequence_of, "");
+}
+
 TEST(DiagnoseTest, FindingsStandByRootSeverityAndConsequence) {
   auto machine = cuda_broken();
   machine.driver.kernel_log = std::vector<std::string>{kFellOffBus, kNvlink};

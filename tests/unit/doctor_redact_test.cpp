@@ -54,6 +54,22 @@ TEST(RedactTest, TheSameUuidGetsTheSameReplacementEverywhere) {
   EXPECT_EQ(redact("MIG-aaaaaaaa-2222-3333-4444-555566667777").find("aaaaaaaa"), std::string::npos);
 }
 
+TEST(RedactTest, UuidsThatOnlyFilesTellAreReplaced) {
+  RawMachine raw;
+  raw.files["/proc/driver/nvidia/gpus/0000:01:00.0/information"].text =
+      "GPU UUID: \t GPU-12345678-2222-3333-4444-555566667777\n";
+  EXPECT_EQ(Redactor(raw)("CUDA_VISIBLE_DEVICES=GPU-12345678-2222-3333-4444-555566667777").find("12345678"),
+            std::string::npos);
+}
+
+TEST(RedactTest, FilesAreRedactedBeforeTheyBecomeHex) {
+  auto raw = adas_machine();
+  raw.files["/proc/42/cmdline"].text = std::string("/home/ada/venv/bin/python\0--token=abc\0", 39);
+  const auto clean = Redactor(raw)(raw);
+  EXPECT_EQ(clean.files.at("/proc/42/cmdline").text.value(),
+            std::string("/home/user/venv/bin/python\0--token=<removed>\0", 46));
+}
+
 TEST(RedactTest, NetworkAddressesAreReplaced) {
   EXPECT_EQ(redacted("connect to 10.1.22.213 failed"), "connect to 192.0.2.1 failed");
   EXPECT_EQ(redacted("MASTER_ADDR=172.17.0.1"), "MASTER_ADDR=192.0.2.1");
@@ -75,9 +91,13 @@ TEST(RedactTest, VersionsAreNotAddresses) {
 TEST(RedactTest, ValuesOfSecretsAreTakenOut) {
   EXPECT_EQ(redacted("WANDB_API_KEY=abc123 next"), "WANDB_API_KEY=<removed> next");
   EXPECT_EQ(redacted("--hf-token=hf_abc,x"), "--hf-token=<removed>,x");
-  EXPECT_EQ(redacted("Password: hunter2\nnext"), "Password:<removed>\nnext");
-  EXPECT_EQ(redacted("Authorization: Bearer abc.def\n"), "Authorization:<removed>\n");
-  EXPECT_EQ(redacted("secret='abc'"), "secret=<removed>'");
+  EXPECT_EQ(redacted("Password: hunter2\nnext"), "Password: <removed>\nnext");
+  EXPECT_EQ(redacted("Authorization: Bearer abc.def\n"), "Authorization: Bearer <removed>\n");
+  EXPECT_EQ(redacted("secret='abc'"), "secret='<removed>'");
+  EXPECT_EQ(redacted("{\"hf_token\": \"abc\", \"x\": 1}"), "{\"hf_token\": \"<removed>\", \"x\": 1}");
+  EXPECT_EQ(redacted("HF_TOKEN: \"abc def\"\n"), "HF_TOKEN: \"<removed>\"\n");
+  EXPECT_EQ(redacted("line \\\"token\\\": \\\"abc\\\" end").find("abc"), std::string::npos);
+  EXPECT_EQ(redacted(std::string("API_KEY=abc\0NEXT=1", 18)), std::string("API_KEY=<removed>\0NEXT=1", 24));
 }
 
 TEST(RedactTest, OrdinaryTextIsLeftAlone) {

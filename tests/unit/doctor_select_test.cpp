@@ -200,6 +200,18 @@ TEST(MigTest, WithoutAnInstanceTheGpuCannotBeUsed) {
   EXPECT_EQ(reason(machine, "0000:01:00.0"), "in MIG mode without an instance");
 }
 
+TEST(MigTest, OnlyTheSliceThatTheUserNamedIsTaken) {
+  for (const bool cuda : {true, false}) {
+    auto machine = mig_machine();
+    machine.host.environment["CUDA_VISIBLE_DEVICES"] = "MIG-small";
+    if (!cuda) {
+      machine.cuda.answers.init = absent(Absent::not_asked);
+      machine.cuda.answers.devices.clear();
+    }
+    EXPECT_EQ(selected(machine), "MIG-small");
+  }
+}
+
 struct Obstacle {
   const char* name;
   void (*put)(Machine&);
@@ -220,6 +232,8 @@ TEST(ObstacleTest, AGpuThatCannotBeUsedIsNeverTaken) {
        },
        "exclusive"},
       {"not in NVML's list", [](Machine& m) { m.nvml.devices.erase(m.nvml.devices.begin()); }, "NVML does not list it"},
+      {"not in CUDA's list", [](Machine& m) { m.cuda.answers.devices.erase(m.cuda.answers.devices.begin()); },
+       "CUDA does not list it"},
       {"no context", [](Machine& m) { m.cuda.answers.devices[0].context = 46; }, "test kernel"},
       {"no kernel", [](Machine& m) { m.cuda.answers.devices[0].launch = 719; }, "test kernel"},
       {"PyTorch without its kernels", [](Machine& m) { m.nvml.devices[0].compute_capability = "6.1"; }, "6.1"},
@@ -246,6 +260,16 @@ TEST(ObstacleTest, WhenNoneCanBeUsedTheDoctorIsNamed) {
   EXPECT_NE(selection.reason.find("fullwatt doctor"), std::string::npos);
 }
 
+TEST(ObstacleTest, WithoutCudaNoGpuIsTaken) {
+  for (const auto& init : {base::Reading<int>(999), base::Reading<int>(absent(Absent::timed_out)),
+                           base::Reading<int>(absent(Absent::failed)), base::Reading<int>(absent(Absent::not_there))}) {
+    auto machine = machine_with_gpu();
+    machine.cuda.answers.init = init;
+    machine.cuda.answers.devices.clear();
+    EXPECT_EQ(selected(machine), "");
+  }
+}
+
 TEST(ObstacleTest, ASleepingGpuMayBeTaken) {
   auto machine = machine_with_gpu();
   machine.hardware.gpus[0].runtime_status = "suspended";
@@ -261,6 +285,17 @@ TEST(ExportTest, TheShellGetsTheUuidAndTheOrder) {
   EXPECT_EQ(export_lines(select_gpu(machine_with_gpu())),
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID\n"
             "export CUDA_VISIBLE_DEVICES=GPU-11111111-aaaa-bbbb-cccc-000000000001\n");
+}
+
+TEST(ExportTest, WhatIsNoUuidNeverReachesTheShell) {
+  for (const std::string uuid : {"x; reboot #", "GPU-1; reboot", "GPU-$(reboot)", "GPU-1\nreboot", "", "reboot"}) {
+    auto machine = machine_without_gpu();
+    add_nvidia(machine, {.uuid = uuid});
+    EXPECT_EQ(export_lines(select_gpu(machine)), "") << uuid;
+  }
+  auto slice = mig_machine();
+  slice.nvml.devices[0].mig_slices = {{"MIG-GPU-1111/1/0", "old form", kGib, kGib}};
+  EXPECT_TRUE(export_lines(select_gpu(slice)).ends_with("CUDA_VISIBLE_DEVICES=MIG-GPU-1111/1/0\n"));
 }
 
 TEST(SelectTest, TheOrderOfTheListsDoesNotMatter) {
