@@ -42,7 +42,9 @@ std::size_t ipv4_length(std::string_view text, std::size_t at) {
       ++end;
     }
     if (digits == 0 || digits > 3) return 0;
-    if (part < 3 && (end >= text.size() || text[end++] != '.')) return 0;
+    if (part == 3) break;
+    if (end >= text.size() || text[end] != '.') return 0;
+    ++end;
   }
   // A version such as 580.95.05.1 has the same form; an address has no part above 255 and ends here.
   const bool continues = end < text.size() && (is_word(text[end]) || text[end] == '.' || text[end] == '-');

@@ -60,6 +60,7 @@ std::optional<TorchBuild> torch_build(const Machine& machine) {
 
 std::vector<TorchGpu> torch_gpus(const Machine& machine) {
   std::vector<TorchGpu> gpus;
+  gpus.reserve(machine.torch.answers.devices.size());
   for (const auto& device : machine.torch.answers.devices) {
     gpus.push_back({device.name, device.compute_capability, device.operation.is("ok")});
   }

@@ -1,5 +1,6 @@
 #include "fullwatt/vendor/cuda/cuda.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -152,6 +153,7 @@ std::vector<int> peers_of(const Calls& calls, int ordinal, int count) {
 std::vector<model::CudaDevice> read_devices(const Calls& calls, Clock::time_point started) {
   std::vector<model::CudaDevice> devices;
   const int count = device_count(calls);
+  devices.reserve(static_cast<std::size_t>(std::max(count, 0)));
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     devices.push_back(read_device(calls, ordinal, ordinal == 0 ? started : Clock::now()));
   }

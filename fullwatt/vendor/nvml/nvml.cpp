@@ -39,7 +39,7 @@ model::Nvml read(const std::string& library_name) {
   answer.init = initialize(nvml);
   if (!answer.works()) return answer;
   read_everything(nvml, answer);
-  nvml.call({"nvmlShutdown"});
+  static_cast<void>(nvml.call({"nvmlShutdown"}));
   return answer;
 }
 
