@@ -39,7 +39,7 @@ model::Nvml read(const std::string& library_name) {
   answer.init = initialize(nvml);
   if (!answer.works()) return answer;
   read_everything(nvml, answer);
-  static_cast<void>(nvml.call({"nvmlShutdown"}));
+  [[maybe_unused]] const auto closed = nvml.call({"nvmlShutdown"});
   return answer;
 }
 
