@@ -27,7 +27,14 @@ struct Step {
 };
 
 /// Which input can show a finding.
-enum Needs : unsigned { kMachine = 1, kProcess = 2, kLog = 4, kLoad = 8 };
+enum Needs : unsigned { kMachine = 1, kProcess = 2, kLog = 4, kLoad = 8, kRun = 16 };
+
+/// What mending it gives, as the share of the affected time that is left: from the best case to the one to promise.
+struct Gain {
+  double best = 1;
+  double cautious = 1;
+  std::string_view source;
+};
 
 struct Entry {
   std::string_view id;
@@ -44,6 +51,7 @@ struct Entry {
   std::span<const std::string_view> explained_by;  ///< ids that, when present, are the reason for this one
   std::span<const std::string_view> see;
   std::span<const std::string_view> sources;
+  Gain gain;
 };
 
 /// All entries, by layer and then in the order of their files.

@@ -1,5 +1,5 @@
 // Turns the catalogue's YAML into C++ tables at build time, and refuses what is incomplete.
-// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml labels.yaml findings/*.yaml
+// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml labels.yaml gpus.yaml findings/*.yaml
 
 #include <fstream>
 #include <iostream>
@@ -40,11 +40,15 @@ std::string required(const YAML::Node& node, const std::string& where, const std
 
 void check_placeholders(const std::string& text, const std::string& where) {
   static const std::set<std::string> kKnown{
-      "gpu",     "bdf",    "index",    "uuid",      "driver_version", "library_version", "branch",
-      "kernel",  "path",   "variable", "value",     "limit",          "default",         "pid",
-      "process", "count",  "expected", "version",   "cuda",           "torch",           "arch",
-      "archs",   "python", "unit",     "index_tag", "temperature",    "memory_mib",      "xid",
-      "code"};
+      "gpu",       "bdf",         "index",      "uuid",     "driver_version", "library_version",
+      "branch",    "kernel",      "path",       "variable", "value",          "limit",
+      "default",   "pid",         "process",    "count",    "expected",       "version",
+      "cuda",      "torch",       "arch",       "archs",    "python",         "unit",
+      "index_tag", "temperature", "memory_mib", "xid",      "code",           "busy",
+      "cause",     "factor",      "gain",       "idle",     "place",          "reason",
+      "seconds",   "share",       "step",       "title",    "batch",          "cpus",
+      "declared",  "device",      "dtype",      "file",     "function",       "kernels",
+      "line",      "ms",          "name",       "rank",     "samples",        "workers"};
   for (std::size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
     const auto close = text.find('}', open);
     if (close == std::string::npos) refuse(where, "unclosed { in: " + text);
@@ -94,6 +98,7 @@ std::string needs(const YAML::Node& node, const std::string& where) {
                              : name == "process" ? "kProcess"
                              : name == "log"     ? "kLog"
                              : name == "load"    ? "kLoad"
+                             : name == "run"     ? "kRun"
                                                  : std::string{};
     if (flag.empty()) refuse(where, "unknown need '" + name + "'");
     out += (out.empty() ? "" : " | ") + flag;
@@ -107,6 +112,17 @@ std::string confidence(const std::string& letter, const std::string& where) {
   if (letter == "B") return "likely";
   if (letter == "C") return "possible";
   refuse(where, "confidence must be A, B or C");
+}
+
+/// `gain: {keeps: [best, cautious], source: …}`: which share of the affected time is left once it is mended.
+std::string gain(const YAML::Node& node, const std::string& where) {
+  if (!node) return "{}";
+  const auto keeps = node["keeps"];
+  if (!keeps || !keeps.IsSequence() || keeps.size() != 2) refuse(where, "'gain' needs keeps: [best, cautious]");
+  const auto best = keeps[0].as<double>();
+  const auto cautious = keeps[1].as<double>();
+  if (best < 0 || cautious < best || cautious > 1) refuse(where, "'keeps' must rise within 0 and 1");
+  return "{" + keeps[0].Scalar() + ", " + keeps[1].Scalar() + ", " + literal(required(node, where, "source")) + "}";
 }
 
 constexpr const char* kLayers[] = {"hardware", "driver", "cuda", "pytorch", "application"};
@@ -138,7 +154,7 @@ struct Compiler {
           << needs(node["needs"], id) << ", " << (symptom ? "true" : "false") << ",\n     "
           << words(node["title"], id + " title") << ",\n     " << words(node["cause"], id + " cause") << ",\n     "
           << remedy << ", " << kernel_log << ", " << training_log << ", " << explained_by << ", " << see << ", "
-          << sources << "},\n";
+          << sources << ", " << gain(node["gain"], id) << "},\n";
   }
 
   Compiler() {
@@ -212,22 +228,77 @@ void labels(std::ostream& out, const std::string& file) {
   out << "};\n";
 }
 
+/// A number of the GPU table, "0" where it is left out; refuses text.
+std::string figure(const YAML::Node& node, const std::string& where, const std::string& key) {
+  if (!node[key]) return "0";
+  try {
+    static_cast<void>(node[key].as<double>());
+  } catch (const YAML::Exception&) {
+    refuse(where, "'" + key + "' is not a number");
+  }
+  return node[key].Scalar();
+}
+
+std::string peaks(const YAML::Node& node, const std::string& where) {
+  static_cast<void>(required(node, where, "fp32"));
+  std::string out;
+  for (const auto* precision : {"fp32", "tf32", "fp16", "fp16_fp16", "bf16", "fp8", "int8"}) {
+    out += (out.empty() ? "" : ", ") + figure(node, where, precision);
+  }
+  return "{" + out + "}";
+}
+
+/// The sources of a card, comma-separated; every key must be explained at the head of the file.
+std::string card_sources(const YAML::Node& node, const YAML::Node& known, const std::string& where) {
+  std::string out;
+  for (const auto& key : node["sources"]) {
+    if (!known[key.Scalar()]) refuse(where, "unknown source '" + key.Scalar() + "'");
+    out += (out.empty() ? "" : ", ") + key.Scalar();
+  }
+  if (out.empty()) refuse(where, "'sources' is missing");
+  return literal(out);
+}
+
+void gpus(std::ostream& out, const std::string& file) {
+  const auto document = YAML::LoadFile(file);
+  out << "constexpr GpuRate kGpuRates[] = {\n";
+  for (const auto& item : document["rates"]) {
+    const auto name = required(item, file, "class");
+    out << "    {" << literal(name) << ", " << required(item, name, "cores") << ", " << peaks(item, name) << "},\n";
+  }
+  out << "};\nconstexpr GpuCard kGpuCards[] = {\n";
+  for (const auto& item : document["cards"]) {
+    const auto card = required(item, file, "card");
+    out << "    {" << literal(required(item, card, "name")) << ", " << literal(card) << ", "
+        << literal(required(item, card, "segment")) << ", " << literal(required(item, card, "capability")) << ", "
+        << literal(required(item, card, "rate")) << ",\n     " << required(item, card, "multiprocessors") << ", "
+        << required(item, card, "boost_mhz") << ", " << figure(item, card, "tensor_mhz") << ", "
+        << required(item, card, "memory_gb") << ", " << required(item, card, "bandwidth_gbs") << ", "
+        << required(item, card, "power_w") << ", " << peaks(item, card) << ",\n     "
+        << card_sources(item, document["sources"], card) << ", " << literal(required(item, card, "confidence")) << ", "
+        << literal(item["note"] ? item["note"].Scalar() : std::string{}) << "},\n";
+  }
+  out << "};\n";
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 6) refuse("usage", "OUTPUT versions architectures codes labels findings…");
+  if (arguments.size() < 7) refuse("usage", "OUTPUT versions architectures codes labels gpus findings…");
   std::ofstream out(arguments[0]);
   out << "#include \"catalog/tables.hpp\"\n\nnamespace fullwatt::catalog {\nnamespace {\n\n";
   versions(out, arguments[1]);
   architectures(out, arguments[2]);
   codes(out, arguments[3]);
   labels(out, arguments[4]);
+  gpus(out, arguments[5]);
   Compiler compiler;
-  for (std::size_t i = 5; i < arguments.size(); ++i) compiler.findings(arguments[i]);
+  for (std::size_t i = 6; i < arguments.size(); ++i) compiler.findings(arguments[i]);
   compiler.check_references();
   out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n"
       << compiler.table() << "};\n\n}  // namespace\n\n"
       << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, "
          "kBranchCudas,"
-      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels};\n  return kTables;\n}\n\n}  // namespace "
+      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels, kGpuCards, kGpuRates};\n  return kTables;\n}\n\n}  // "
+         "namespace "
          "fullwatt::catalog\n";
   return out.good() ? 0 : 1;
 }

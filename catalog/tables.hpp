@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "catalog/catalog.hpp"
+#include "catalog/gpus.hpp"
 
 namespace fullwatt::catalog {
 
@@ -27,6 +28,8 @@ struct Tables {
   std::span<const Code> nvml_codes;
   std::span<const Code> cuda_codes;
   std::span<const Label> labels;
+  std::span<const GpuCard> gpu_cards;
+  std::span<const GpuRate> gpu_rates;
 };
 const Tables& tables();
 

@@ -1,5 +1,6 @@
 #include "fullwatt/cli/command.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,9 +18,9 @@
 namespace fullwatt::cli {
 namespace {
 
-int terminal_columns() {
+int terminal_columns(int stream) {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  if (::ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const char* columns = std::getenv("COLUMNS");
   return columns != nullptr ? base::number<int>(columns).value_or(0) : 0;
 }
@@ -31,10 +32,48 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
+/// Whether an option of the program or of `run` takes the argument that follows it.
+bool takes_value(const CLI::App& app, const std::string& argument) {
+  for (const CLI::App* part : std::initializer_list<const CLI::App*>{&app, app.get_subcommand("run")}) {
+    const auto* option = part->get_option_no_throw(argument);
+    if (option != nullptr) return option->get_items_expected_min() > 0;
+  }
+  return false;
+}
+
+/// Takes the user's command out of the arguments of `run`: all after "--", else all from the first one that is no
+/// option of ours. What it holds is not ours to parse.
+std::vector<std::string> take_user_command(const CLI::App& app, std::vector<std::string>& arguments) {
+  bool run = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto& argument = arguments[i];
+    const bool dashes = argument == "--";
+    if (run && (dashes || !argument.starts_with('-'))) {
+      const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+      std::vector<std::string> command(begin + (dashes ? 1 : 0), arguments.end());
+      arguments.erase(begin, arguments.end());
+      return command;
+    }
+    if (takes_value(app, argument)) {
+      ++i;
+    } else if (!argument.starts_with('-')) {
+      if (argument != "run") break;
+      run = true;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 show::Style output_style(const Common& common) {
-  return show::style_for(common.style, base::current_environment(), ::isatty(STDOUT_FILENO) == 1, terminal_columns());
+  return show::style_for(common.style, base::current_environment(), ::isatty(STDOUT_FILENO) == 1,
+                         terminal_columns(STDOUT_FILENO));
+}
+
+show::Style error_style(const Common& common) {
+  return show::style_for(common.style, base::current_environment(), ::isatty(STDERR_FILENO) == 1,
+                         terminal_columns(STDERR_FILENO));
 }
 
 int report(const base::Error& error, int code) {
@@ -63,9 +102,15 @@ int run(int argc, char** argv) {
   int result = kOk;
   add_doctor(app, common, result);
   add_select(app, common, result);
+  std::vector<std::string> user_command;
+  add_run(app, user_command, common, result);
+  add_report(app, common, result);
   add_explain(app, common, result);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    user_command = take_user_command(app, arguments);
+    std::ranges::reverse(arguments);  // as CLI11 wants them
+    app.parse(arguments);
     if (app.get_subcommands().empty()) print(app.help());
   } catch (const CLI::ParseError& error) {
     result = parse_failed(app, error);

@@ -23,6 +23,8 @@ struct Common {
 
 /// The style for standard output as it is now.
 show::Style output_style(const Common& common);
+/// The same for standard error, where `run` writes.
+show::Style error_style(const Common& common);
 
 /// Prints an error the way all of them look: what, why, what to do. Returns the code to exit with.
 int report(const base::Error& error, int code = kUsage);
@@ -33,6 +35,8 @@ void print(const std::string& text);
 /// Each adds its command; `result` is set to the exit code when it ran.
 void add_doctor(CLI::App& app, const Common& common, int& result);
 void add_select(CLI::App& app, const Common& common, int& result);
+void add_run(CLI::App& app, const std::vector<std::string>& user_command, const Common& common, int& result);
+void add_report(CLI::App& app, const Common& common, int& result);
 void add_explain(CLI::App& app, const Common& common, int& result);
 
 /// The whole program.

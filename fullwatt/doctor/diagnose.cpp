@@ -151,7 +151,7 @@ class Consultation {
 
   /// Why an entry without a rule cannot be judged here.
   std::string not_now(const catalog::Entry& entry) const {
-    if (entry.needs == catalog::kLoad) return "shows only while a training runs: fullwatt run";
+    if ((entry.needs & ~(catalog::kLoad | catalog::kRun)) == 0) return "shows only while a training runs: fullwatt run";
     if ((entry.needs & catalog::kMachine) != 0) return {};
     if ((entry.needs & catalog::kProcess) != 0 && !machine_.process) return "no process asked about (--pid)";
     if ((entry.needs & catalog::kLog) != 0 && !machine_.log) return "no log asked about (--log)";

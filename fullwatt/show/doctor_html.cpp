@@ -107,7 +107,9 @@ std::string doctor_html(const DoctorReport& report, catalog::Language language) 
   body += problems(report.machine, language);
   body += checks(report.diagnosis, language);
   body += fmt::format("<p class=\"soft\">fullwatt {}, {:.2f} s</p>\n", kVersion, report.seconds);
-  return html_page(catalog::label("report", language), language == catalog::Language::zh ? "zh" : "en", body);
+  return html_page({.title = catalog::label("report", language),
+                    .language = language == catalog::Language::zh ? "zh" : "en",
+                    .body = body});
 }
 
 }  // namespace fullwatt::show

@@ -1,25 +1,13 @@
 #include <algorithm>
 
 #include "fullwatt/show/doctor.hpp"
+#include "fullwatt/show/finding_json.hpp"
 #include "fullwatt/show/version.hpp"
-#include "fullwatt/show/words.hpp"
 
 namespace fullwatt::show {
 namespace {
 
 using model::Json;
-
-Json finding_json(const model::Finding& finding, catalog::Language language) {
-  auto json = model::to_json(finding);
-  const auto words = render(finding, language);
-  json["title"] = words.title;
-  json["cause"] = words.cause;
-  json["remedy"] = Json::array();
-  for (const auto& step : words.remedy) {
-    json["remedy"].push_back({{"text", step.text}, {"run", step.run.empty() ? Json(nullptr) : Json(step.run)}});
-  }
-  return json;
-}
 
 Json counts(const model::Diagnosis& diagnosis) {
   Json json;

@@ -1,31 +1,12 @@
 #include <fmt/format.h>
 
-#include "fullwatt/base/text.hpp"
 #include "fullwatt/show/doctor.hpp"
+#include "fullwatt/show/markdown.hpp"
 #include "fullwatt/show/version.hpp"
 #include "fullwatt/show/words.hpp"
 
 namespace fullwatt::show {
 namespace {
-
-/// Text from outside inside Markdown: it may not open a tag, a link, a table cell or a code span.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : base::printable(text, 400)) {
-    if (std::string_view("\\`*_{}[]<>|#~").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-/// A code span whose fence is longer than any run of backticks inside.
-std::string code(std::string_view text) {
-  const auto shown = base::printable(text, 400);
-  std::string fence = "`";
-  while (base::contains(shown, fence)) fence += '`';
-  const auto* pad = shown.starts_with('`') || shown.ends_with('`') ? " " : "";
-  return fence + pad + shown + pad + fence;
-}
 
 std::string_view state_mark(model::LayerStatus::State state) {
   using State = model::LayerStatus::State;
@@ -34,16 +15,16 @@ std::string_view state_mark(model::LayerStatus::State state) {
 
 void finding(std::string& out, const model::Finding& found, catalog::Language language) {
   const auto words = render(found, language);
-  out += fmt::format("- **{}** ({}, {})\n", escaped(words.title), code(found.id),
+  out += fmt::format("- **{}** ({}, {})\n", markdown_escaped(words.title), markdown_code(found.id),
                      catalog::label(to_string(found.severity), language));
-  out += fmt::format("  - {}: {}\n", catalog::label("why", language), escaped(words.cause));
+  out += fmt::format("  - {}: {}\n", catalog::label("why", language), markdown_escaped(words.cause));
   for (const auto& seen : found.evidence) {
-    out += fmt::format("  - {}: {} = {}{}\n", catalog::label("seen", language), escaped(seen.what), code(seen.value),
-                       seen.where.empty() ? "" : " (" + code(seen.where) + ")");
+    out += fmt::format("  - {}: {} = {}{}\n", catalog::label("seen", language), markdown_escaped(seen.what),
+                       markdown_code(seen.value), seen.where.empty() ? "" : " (" + markdown_code(seen.where) + ")");
   }
   for (const auto& step : words.remedy) {
-    out += fmt::format("  - {}: {}{}\n", catalog::label("remedy", language), escaped(step.text),
-                       step.run.empty() ? "" : " " + code(step.run));
+    out += fmt::format("  - {}: {}{}\n", catalog::label("remedy", language), markdown_escaped(step.text),
+                       step.run.empty() ? "" : " " + markdown_code(step.run));
   }
 }
 
@@ -61,7 +42,7 @@ std::string doctor_markdown(const DoctorReport& report, catalog::Language langua
   out += "| | | |\n|---|---|---|\n";
   for (const auto& status : report.diagnosis.layers) {
     out += fmt::format("| {} | {} | {} |\n", state_mark(status.state),
-                       catalog::label(to_string(status.layer), language), escaped(status.summary));
+                       catalog::label(to_string(status.layer), language), markdown_escaped(status.summary));
   }
   const auto grouped = group(report.diagnosis);
   if (grouped.root != nullptr) section(out, "root_cause", {grouped.root}, language);
@@ -69,8 +50,8 @@ std::string doctor_markdown(const DoctorReport& report, catalog::Language langua
   section(out, "follows", grouped.follows, language);
   section(out, "good_to_know", grouped.notes, language);
   for (const auto& problem : report.machine.problems)
-    out += fmt::format("\n- {}: {}\n", escaped(problem.probe), escaped(problem.what));
-  return out + fmt::format("\n{}\n", escaped(closing_sentence(report, language)));
+    out += fmt::format("\n- {}: {}\n", markdown_escaped(problem.probe), markdown_escaped(problem.what));
+  return out + fmt::format("\n{}\n", markdown_escaped(closing_sentence(report, language)));
 }
 
 }  // namespace fullwatt::show

@@ -4,6 +4,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/show/doctor.hpp"
+#include "fullwatt/show/page.hpp"
 #include "fullwatt/show/words.hpp"
 
 namespace fullwatt::show {
@@ -11,13 +12,6 @@ namespace {
 
 using model::Finding;
 using model::LayerStatus;
-using model::Severity;
-
-struct Mark {
-  std::string_view symbol;
-  std::string_view ascii;
-  Ink ink;
-};
 
 Mark mark_of(LayerStatus::State state) {
   switch (state) {
@@ -35,61 +29,6 @@ Mark mark_of(LayerStatus::State state) {
   return {"?", "[?]", Ink::dim};
 }
 
-Mark mark_of(Severity severity) {
-  switch (severity) {
-    case Severity::error:
-      return {"✗", "[x]", Ink::red};
-    case Severity::warning:
-      return {"!", "[!]", Ink::yellow};
-    case Severity::note:
-    case Severity::info:
-      break;
-  }
-  return {"i", "[i]", Ink::blue};
-}
-
-/// Builds the text line by line; knows the style so that the sections below do not have to.
-class Page {
- public:
-  explicit Page(const Style& style) : style_(style) {}
-
-  std::string say(std::string_view key) const { return std::string(catalog::label(key, style_.language)); }
-  void blank() { out_ += '\n'; }
-  void line(const std::string& text) { out_ += plain_symbols(style_, text) + "\n"; }
-  void heading(std::string_view key) {
-    blank();
-    out_ += paint(style_, Ink::bold, say(key)) + "\n";
-  }
-  std::string symbol(const Mark& mark) const {
-    return paint(style_, mark.ink, style_.unicode ? mark.symbol : mark.ascii);
-  }
-
-  /// A label on the left, wrapped text on the right of it.
-  void entry(std::string_view label, std::string_view text, Ink ink = Ink::plain) {
-    constexpr int kIndent = 4;
-    constexpr int kLabel = 8;
-    const int room = std::max(20, style_.width - kIndent - kLabel);
-    bool first = true;
-    for (const auto& part : wrap(text, room)) {
-      const auto shown = first ? std::string(label) : std::string{};
-      const auto padding = std::max(1, kLabel - display_width(shown));
-      out_ += std::string(kIndent, ' ') + paint(style_, Ink::dim, shown) +
-              std::string(static_cast<std::size_t>(padding), ' ') + paint(style_, ink, plain_symbols(style_, part)) +
-              "\n";
-      first = false;
-    }
-  }
-  /// A command stands on a line of its own and is never wrapped: it is there to be copied.
-  void command(const std::string& text) { out_ += std::string(12, ' ') + paint(style_, Ink::bold, "$ " + text) + "\n"; }
-
-  const Style& style() const { return style_; }
-  std::string take() { return std::move(out_); }
-
- private:
-  Style style_;
-  std::string out_;
-};
-
 void layers(Page& page, const model::Diagnosis& diagnosis) {
   int label_width = 0;
   for (const auto& status : diagnosis.layers)
@@ -103,7 +42,7 @@ void layers(Page& page, const model::Diagnosis& diagnosis) {
 }
 
 std::string title_line(Page& page, const Finding& finding, const Rendered& words) {
-  auto title = fmt::format("{} {}", page.symbol(mark_of(finding.severity)),
+  auto title = fmt::format("{} {}", page.symbol(severity_mark(finding.severity)),
                            paint(page.style(), Ink::bold, plain_symbols(page.style(), words.title)));
   if (finding.confidence == model::Confidence::possible) title += " (" + page.say("possible") + ")";
   return title + "  " + paint(page.style(), Ink::dim, finding.id);

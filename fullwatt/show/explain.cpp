@@ -10,8 +10,10 @@ namespace {
 
 std::string needs_text(unsigned needs, catalog::Language language) {
   std::vector<std::string> parts;
-  const std::pair<unsigned, const char*> all[] = {
-      {catalog::kMachine, "machine"}, {catalog::kProcess, "process"}, {catalog::kLog, "log"}, {catalog::kLoad, "load"}};
+  const std::pair<unsigned, const char*> all[] = {{catalog::kMachine, "machine"},
+                                                  {catalog::kProcess, "process"},
+                                                  {catalog::kLog, "log"},
+                                                  {catalog::kLoad | catalog::kRun, "load"}};
   for (const auto& [flag, key] : all) {
     if ((needs & flag) != 0) parts.emplace_back(catalog::label(key, language));
   }

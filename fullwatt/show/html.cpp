@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/show/content_hash.hpp"
 
 namespace fullwatt::show {
 namespace {
@@ -65,13 +66,19 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-std::string html_page(std::string_view title, std::string_view language, std::string_view body) {
+std::string html_page(const HtmlPage& page) {
+  const auto style = std::string(kStyle) + std::string(page.more_style);
+  const auto script_policy =
+      page.script.empty() ? std::string{} : fmt::format("; script-src '{}'", content_hash(page.script));
+  const auto script = page.script.empty() ? std::string{} : fmt::format("<script>{}</script>\n", page.script);
   return fmt::format(
       "<!doctype html>\n<html lang=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-      "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
-      html_escaped(language), html_escaped(title), kStyle, body);
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{}'{}; base-uri 'none'; "
+      "form-action 'none'\">\n<meta name=\"referrer\" content=\"no-referrer\">\n"
+      "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}{}</body>\n</html>\n",
+      html_escaped(page.language), content_hash(style), script_policy, html_escaped(page.title), style, page.body,
+      script);
 }
 
 }  // namespace fullwatt::show

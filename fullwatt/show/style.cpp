@@ -98,7 +98,8 @@ Style style_for(const StyleFlags& flags, const base::Environment& environment, b
 }
 
 std::string paint(const Style& style, Ink ink, std::string_view text) {
-  constexpr std::array kCodes{"", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[36m"};
+  constexpr std::array kCodes{"",         "\x1b[1m",  "\x1b[2m",  "\x1b[31m", "\x1b[33m",
+                              "\x1b[32m", "\x1b[36m", "\x1b[35m", "\x1b[34m"};
   if (!style.color || ink == Ink::plain || text.empty()) return std::string(text);
   return kCodes.at(static_cast<std::size_t>(ink)) + std::string(text) + "\x1b[0m";
 }

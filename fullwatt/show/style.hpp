@@ -26,7 +26,7 @@ struct StyleFlags {
 };
 Style style_for(const StyleFlags& flags, const base::Environment& environment, bool is_terminal, int columns);
 
-enum class Ink { plain, bold, dim, red, yellow, green, blue };
+enum class Ink { plain, bold, dim, red, yellow, green, blue, magenta, violet };
 std::string paint(const Style& style, Ink ink, std::string_view text);
 
 /// Columns that a text takes on a terminal: Chinese characters take two.

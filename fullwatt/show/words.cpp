@@ -83,7 +83,7 @@ std::string fill_command(std::string_view command, const Facts& facts) {
 
 Rendered render(const model::Finding& finding, Language language) {
   const auto* entry = catalog::find(finding.id);
-  if (entry == nullptr) return {finding.id, {}, {}};
+  if (entry == nullptr) return {base::printable(finding.id), {}, {}};
   Rendered rendered;
   rendered.title = fill(entry->title.in(language), finding.facts);
   rendered.cause = fill(entry->cause.in(language), finding.facts);

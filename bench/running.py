@@ -1,0 +1,100 @@
+"""Runs one workload, plain or under fullwatt, and returns what it and fullwatt measured."""
+
+import json
+import os
+import pathlib
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+
+
+class Failed(Exception):
+    """The program ended with an error, or not at all."""
+
+
+class Skipped(Exception):
+    """The program needs something that is not here."""
+
+
+def end_on_sigterm():
+    """Being told to end is an exception like Ctrl-C, so that the program that runs is ended, too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def python_command(program, launch):
+    ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if launch == "torchrun" else []
+    return [sys.executable, *ranks, str(program)]
+
+
+def call(command, folder, seconds, environment):
+    """Runs it in a session of its own, so that nothing outlives it."""
+    limit = 3 * seconds + 120
+    variables = {**os.environ, **(environment or {})}
+    with open(folder / "output.txt", "w", encoding="utf-8") as output:
+        process = subprocess.Popen(command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            code = process.wait(timeout=limit)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Failed(f"not over after {limit:.0f} s") from None
+            raise
+    if code == SKIPPED:
+        raise Skipped((folder / "output.txt").read_text(encoding="utf-8").strip().splitlines()[-1])
+    return code
+
+
+def own_measurement(folder, code):
+    path = folder / "own.json"
+    if not path.exists():
+        tail = "\n".join((folder / "output.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+        raise Failed(f"exit code {code}, no measurement; the end of its output:\n{tail}")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def plain(program, seconds, launch=None, trace=False, environment=None, before=()):
+    """The program alone. `before` stands in front of it, such as a script that runs it under a profiler."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        command = [*python_command(before[0], None), *before[1:], str(program)] if before else python_command(program, launch)
+        command += ["--seconds", str(seconds), "--json", str(folder / "own.json"), *["--trace"] * trace]
+        return own_measurement(folder, call(command, folder, seconds, environment))
+
+
+def watched(fullwatt, program, seconds, launch=None, trace=False, environment=None, look=None):
+    """The program under `fullwatt run`: its own measurement, fullwatt's report, and what `look` finds in the run folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        command = [str(fullwatt), "run", "--quiet", "--", *python_command(program, launch), "--seconds", str(seconds), "--json", str(folder / "own.json")]
+        code = call(command + ["--trace"] * trace, folder, seconds, {"FULLWATT_HOME": str(folder / "home"), **(environment or {})})
+        own = own_measurement(folder, code)
+        reports = sorted((folder / "home" / "runs").glob("*/report.json"))
+        if not reports:
+            tail = "\n".join((folder / "output.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+            raise Failed(f"fullwatt wrote no report; the end of the output:\n{tail}")
+        return own, json.loads(reports[-1].read_text(encoding="utf-8")), look(reports[-1].parent) if look else None
+
+
+def first_line(command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return ""
+
+
+def machine(commit, fullwatt):
+    """One line for the head of a table."""
+    import torch
+
+    model = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    gpu = first_line(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    root = pathlib.Path(__file__).resolve().parent.parent
+    commit = commit or first_line(["git", "-C", str(root), "rev-parse", "--short", "HEAD"]) or "unknown"
+    return (f"Machine: {gpu or 'no GPU'}; {len(os.sched_getaffinity(0))} × {model.group(1) if model else platform.machine()}; Linux {platform.release()}; "
+            f"Python {platform.python_version()}, torch {torch.__version__}; {first_line([str(fullwatt), '--version']) or 'fullwatt'}, commit {commit}.")

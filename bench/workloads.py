@@ -1,0 +1,109 @@
+"""Runs the workloads of tests/workloads under `fullwatt run` and says how often cause, line and figures are right.
+
+Usage: workloads.py FULLWATT [--only NAME…] [--part I/N] [--budget SECONDS] [--merge]. Ends with 1 when a target is missed.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+
+import running
+import truth
+import verdicts
+import workloads_table
+
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+SHORTEST, LONGEST = 4.0, 12.0
+START_GUESS = 6.0  # interpreter, PyTorch, CUDA and the report, until the first runs tell
+
+
+def chosen(options):
+    """The workloads for this machine."""
+    import torch
+
+    where = "gpu" if torch.cuda.is_available() else "cpu"
+    entries = {name: entry for name, entry in truth.load().items() if (entry.get("gpu", True) if where == "gpu" else entry.get("cpu", False))}
+    if options.only:
+        entries = {name: entry for name, entry in entries.items() if name in options.only}
+    if options.part:
+        number, parts = (int(text) for text in options.part.split("/"))
+        entries = dict(list(entries.items())[number - 1::parts])
+    return entries
+
+
+class Budget:
+    """Shares out the time that is left; what a run takes beside its seconds of training is learned on the way."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds if seconds else None
+        self.beside = []
+
+    def share(self, left, least):
+        if self.end is None:
+            return max(LONGEST, least)
+        beside = sorted(self.beside)[len(self.beside) // 2] if self.beside else START_GUESS
+        return max(least, min(LONGEST, max(SHORTEST, (self.end - time.monotonic()) / left - beside)))
+
+
+def run_one(options, name, entry, seconds, fixed):
+    own, report, _ = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"))
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        (options.keep / f"{name}.json").write_text(json.dumps({"own": own, "report": report}), encoding="utf-8")
+    return verdicts.judged(name, entry, own, report, fixed.get(name, {}).get("fixed_ms"))
+
+
+def store(options, rows, head):
+    """Writes what is there so far; returns the summary and whether a target is missed."""
+    (options.output / "workloads.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    summary, missed = workloads_table.targets(rows)
+    (options.output / "workloads.md").write_text(workloads_table.table(rows, summary, head), encoding="utf-8")
+    return summary, missed
+
+
+def run_all(options, rows, head):
+    entries = chosen(options)
+    planting = options.output / "planting.json"
+    fixed = json.loads(planting.read_text(encoding="utf-8")) if planting.exists() else {}
+    budget = Budget(options.budget)
+    for number, (name, entry) in enumerate(entries.items()):
+        seconds = options.seconds or budget.share(len(entries) - number, entry.get("seconds", 0))
+        started = time.monotonic()
+        try:
+            rows[name] = run_one(options, name, entry, seconds, fixed)
+        except running.Skipped as reason:
+            rows[name] = {"skipped": str(reason)}
+        except running.Failed as reason:
+            rows[name] = {"failed": str(reason)}
+        budget.beside.append(time.monotonic() - started - seconds)
+        store(options, rows, head)
+        print(f"{name}: {workloads_table.in_short(rows[name])}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("fullwatt", type=pathlib.Path, help="the fullwatt program")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--part", help="2/3: the second third of them")
+    parser.add_argument("--seconds", type=float, default=0.0, help="length of each run")
+    parser.add_argument("--budget", type=float, default=0.0, help="seconds for all of them")
+    parser.add_argument("--merge", action="store_true", help="keep the rows of earlier parts")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for every report")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
+    options = parser.parse_args()
+    options.fullwatt = options.fullwatt.resolve()
+    running.end_on_sigterm()
+    options.output.mkdir(parents=True, exist_ok=True)
+    stored = options.output / "workloads.json"
+    rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
+    head = running.machine(options.commit, options.fullwatt)
+    run_all(options, rows, head)
+    summary, missed = store(options, rows, head)
+    print("\n".join(summary))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

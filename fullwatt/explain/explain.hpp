@@ -1,0 +1,12 @@
+#pragma once
+
+#include "fullwatt/model/explanation.hpp"
+#include "fullwatt/model/run.hpp"
+
+namespace fullwatt::explain {
+
+/// Where each step's time went, what removing each cause would give, and what was found. Touches nothing but its
+/// argument.
+model::Explanation explain(const model::Run& run);
+
+}  // namespace fullwatt::explain

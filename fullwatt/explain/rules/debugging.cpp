@@ -1,0 +1,110 @@
+// Aids for debugging that were left on.
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/rules/rule.hpp"
+#include "fullwatt/explain/settings_in_force.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+/// The first call of a function that the source shows, for the report's line.
+model::Site call_site(const Case& examined, std::string_view name) {
+  for (const auto& file : examined.source.files) {
+    for (const auto& call : file.calls) {
+      if (base::contains(call.name, name)) return {file.path, call.line, call.function};
+    }
+  }
+  return {};
+}
+
+/// Of the whole step, since it slows down whatever the host does.
+Match of_step(const Case& examined, std::string_view id) {
+  const double gain = examined.step_ms() * (1 - keeps(id));
+  Match match;
+  match.costs(gain, gain, examined.step_ms());
+  return match;
+}
+
+Matches anomaly_detection(const Case& examined) {
+  if (examined.facts().flag("anomaly_detection") != true) return {};
+  auto match = of_step(examined, "anomaly-detection-on");
+  if (const auto site = call_site(examined, "detect_anomaly"); site.known()) match.at(site);
+  return {match.saw("torch.is_anomaly_enabled()", "true", "settings in force")};
+}
+
+Matches sync_debug(const Case& examined) {
+  const auto mode = examined.facts().setting("sync_debug");
+  if (!mode || *mode == "0" || *mode == "none" || *mode == "default" || *mode == "false") return {};
+  Match match;
+  if (const auto site = call_site(examined, "set_sync_debug_mode"); site.known()) match.at(site);
+  return {match.saw("torch.cuda.get_sync_debug_mode()", *mode, "settings in force")};
+}
+
+const ProfilerFact* last_of(const Case& examined, std::string_view state) {
+  const auto& all = examined.facts().profilers;
+  const auto at = std::find_if(all.rbegin(), all.rend(), [&](const ProfilerFact& fact) { return fact.state == state; });
+  return at == all.rend() ? nullptr : &*at;
+}
+
+Matches profiler_left_on(const Case& examined) {
+  const auto* started = last_of(examined, "start");
+  const auto* stopped = last_of(examined, "stop");
+  const bool running = started != nullptr && (stopped == nullptr || stopped->at_ns < started->at_ns);
+  if (!running && examined.facts().flag("profiler") != true) return {};
+  auto match = of_step(examined, "profiler-left-on");
+  match.fact("name", started != nullptr && !started->who.empty() ? started->who : "torch.profiler");
+  if (started != nullptr && started->site.known()) match.at(started->site);
+  return {match.saw("profiler", "started, not stopped", started == nullptr ? "" : place_of(started->site))};
+}
+
+/// Plain steps before the first profiler and after the last one.
+Matches profiler_residue(const Case& examined) {
+  constexpr std::size_t kLeastSteps = 10;
+  const auto& profilers = examined.facts().profilers;
+  const auto* stopped = last_of(examined, "stop");
+  if (stopped == nullptr || profilers.back().state != "stop" || examined.facts().variable("TEARDOWN_CUPTI") == "1")
+    return {};
+  std::vector<double> before;
+  std::vector<double> after;
+  for (const auto& step : examined.evidence.steps.all) {
+    if (!step.plain()) continue;
+    if (step.end_ns < profilers.front().at_ns) before.push_back(step.ms());
+    if (step.start_ns > stopped->at_ns) after.push_back(step.ms());
+  }
+  if (before.size() < kLeastSteps || after.size() < kLeastSteps) return {};
+  const double more = spread_of(after).median - spread_of(before).median;
+  if (more < 0.03 * spread_of(before).median) return {};
+  Match match;
+  match.at(stopped->site).costs(more, more, examined.step_ms());
+  return {match.saw(
+      "median step",
+      fmt::format("{} ms before, {} ms after", ms_text(spread_of(before).median), ms_text(spread_of(after).median)),
+      "steps")};
+}
+
+Matches launch_blocking(const Case& examined) {
+  if (examined.facts().variable("CUDA_LAUNCH_BLOCKING") != "1") return {};
+  const double idle = examined.charged(cause::kLaunchBound) + examined.charged(cause::kSyncDrain);
+  Match match;
+  match.costs(idle, idle * (1 - keeps("launch-blocking-on")), examined.step_ms());
+  return {match.saw("CUDA_LAUNCH_BLOCKING", "1", "environment")};
+}
+
+constexpr std::array kRules{
+    Rule{"anomaly-detection-on", anomaly_detection}, Rule{"sync-debug-on", sync_debug},
+    Rule{"profiler-left-on", profiler_left_on},      Rule{"profiler-residue", profiler_residue},
+    Rule{"launch-blocking-on", launch_blocking},
+};
+
+}  // namespace
+
+std::span<const Rule> debugging_rules() {
+  return kRules;
+}
+
+}  // namespace fullwatt::explain

@@ -1,0 +1,97 @@
+// Many short kernels: the GPU is faster than the host can feed it.
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "fullwatt/explain/machine_facts.hpp"
+#include "fullwatt/explain/rules/kernel_facts.hpp"
+#include "fullwatt/explain/rules/rule.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+KernelSum all_kernels(const Case& examined) {
+  return kernels_where(examined, [](const KernelUse&) { return true; });
+}
+
+double mean_us(const KernelSum& kernels) {
+  return kernels.count > 0 ? kernels.ms / kernels.count * 1e3 : 0;
+}
+
+/// A debugging switch or a profiler explains slow launches better.
+bool slowed_on_purpose(const Case& examined) {
+  return examined.facts().variable("CUDA_LAUNCH_BLOCKING") == "1";
+}
+
+Matches launch_bound(const Case& examined) {
+  const double charged = examined.charged(cause::kLaunchBound);
+  const auto kernels = all_kernels(examined);
+  if (examined.share(charged) < 0.05 || kernels.count < 1 || slowed_on_purpose(examined)) return {};
+  auto change = Change::without(cause::kLaunchBound);
+  change.removals.front().share = 1 - keeps("launch-bound");
+  Match match;
+  match.costs(charged, examined.gain(change), examined.step_ms());
+  match.fact("kernels", number_text(kernels.count)).fact("value", number_text(mean_us(kernels)));
+  match.saw("kernels", fmt::format("{} a step, {} µs each", number_text(kernels.count), number_text(mean_us(kernels))),
+            "CUPTI");
+  return {match.saw("GPU idle between launches", ms_text(charged) + " ms of a step")};
+}
+
+/// A model so small that no card is filled by it: the launches are most of the step.
+Matches small_work(const Case& examined) {
+  const auto* model = examined.facts().largest_model();
+  const double charged = examined.charged(cause::kLaunchBound);
+  const auto kernels = all_kernels(examined);
+  if (model == nullptr || model->parameters > 5'000'000 || examined.share(charged) < 0.5 || mean_us(kernels) > 10)
+    return {};
+  Match match;
+  match.charged_ms = charged;
+  match.saw("parameters", fmt::format("{:.1f} million", static_cast<double>(model->parameters) / 1e6),
+            model->class_name);
+  return {match.saw("mean kernel", number_text(mean_us(kernels)) + " µs", "CUPTI")};
+}
+
+/// Blocks of a launch, weighed by time.
+double mean_blocks(const Case& examined) {
+  double blocks = 0;
+  double ms = 0;
+  for (const auto& kernel : examined.evidence.gpu_time.kernels) {
+    blocks += kernel.blocks * kernel.ms;
+    ms += kernel.ms;
+  }
+  return ms > 0 ? blocks / ms : 0;
+}
+
+/// A larger batch gives more samples a second, not a shorter step: no milliseconds are promised.
+Matches batch_small(const Case& examined) {
+  const auto room = multiprocessors(examined.gpu);
+  const auto total = memory_bytes(examined.gpu);
+  const auto& memory = examined.facts().memory;
+  const auto& time = examined.evidence.gpu_time;
+  if (!room || !total || !memory || !time.known() || examined.share(time.busy_ms) < 0.2) return {};
+  const double used = static_cast<double>(memory->peak_allocated_bytes) / *total;
+  const double blocks = mean_blocks(examined);
+  if (used > 0.3 || blocks > 0.5 * *room || examined.evidence.steps.samples <= 0) return {};
+  Match match;
+  match.fact("samples", number_text(examined.evidence.steps.samples)).fact("gpu", name_of(examined.gpu));
+  match.fact("value", percent(used)).fact("count", number_text(blocks)).fact("expected", number_text(*room));
+  match.saw("blocks of a kernel", fmt::format("{} on {} multiprocessors", number_text(blocks), number_text(*room)),
+            "CUPTI");
+  return {match.saw("GPU memory used", percent(used) + " %", "allocator")};
+}
+
+constexpr std::array kRules{
+    Rule{"launch-bound", launch_bound},
+    Rule{"small-work-no-gain", small_work},
+    Rule{"batch-small", batch_small},
+};
+
+}  // namespace
+
+std::span<const Rule> launch_rules() {
+  return kRules;
+}
+
+}  // namespace fullwatt::explain

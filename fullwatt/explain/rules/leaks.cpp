@@ -1,0 +1,116 @@
+// What grows with time: memory, and the length of a step.
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fullwatt/explain/rules/rule.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024;
+constexpr double kGiB = kMiB * 1024;
+
+/// A quantity over the run, the start left out, in four parts.
+struct Course {
+  std::array<double, 4> quarters{};  ///< means
+  double first = 0;
+  double last = 0;
+
+  bool rises() const { return quarters[0] < quarters[1] && quarters[1] < quarters[2] && quarters[2] < quarters[3]; }
+  /// The second half grew too: what only fills at the start is no leak.
+  bool goes_on_rising() const { return rises() && quarters[3] - quarters[2] > 0.25 * (quarters[1] - quarters[0]); }
+};
+
+std::optional<Course> course_of(std::vector<double> values) {
+  constexpr std::size_t kLeast = 12;
+  values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 10));
+  if (values.size() < kLeast) return std::nullopt;
+  Course course;
+  for (std::size_t part = 0; part < 4; ++part) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(values.size() * part / 4);
+    const auto end = values.begin() + static_cast<std::ptrdiff_t>(values.size() * (part + 1) / 4);
+    course.quarters[part] = spread_of({begin, end}).mean;
+  }
+  course.first = values.front();
+  course.last = values.back();
+  return course;
+}
+
+Matches device_memory(const Case& examined) {
+  const auto& samples = examined.evidence.trainer->memory;
+  std::vector<double> bytes;
+  for (const auto& sample : samples) bytes.push_back(static_cast<double>(sample.allocated_bytes));
+  const auto course = course_of(bytes);
+  if (!course || !course->goes_on_rising()) return {};
+  const double grown = course->last - course->first;
+  const double ms = static_cast<double>(samples.back().at_ns - samples[samples.size() / 10].at_ns) / 1e6;
+  if (grown < 64 * kMiB || grown < 0.05 * course->first || examined.step_ms() <= 0) return {};
+  Match match;
+  match.fact("value", number_text(grown / kMiB / (ms / examined.step_ms()) * 1000));
+  match.fact("count", number_text(course->first / kMiB)).fact("limit", number_text(course->last / kMiB));
+  return {match.saw("allocated", fmt::format("{:.0f} to {:.0f} MiB", course->first / kMiB, course->last / kMiB),
+                    "allocator")};
+}
+
+Matches host_memory(const Case& examined) {
+  constexpr double kLeastSeconds = 60;
+  const auto& samples = examined.evidence.run.host_samples;
+  std::vector<double> bytes;
+  for (const auto& sample : samples) bytes.push_back(static_cast<double>(sample.training_rss_bytes));
+  const auto course = course_of(bytes);
+  if (!course || !course->goes_on_rising()) return {};
+  const double seconds = static_cast<double>(samples.back().at_ns - samples[samples.size() / 10].at_ns) / 1e9;
+  const double grown = course->last - course->first;
+  if (seconds < kLeastSeconds || grown < 256 * kMiB || grown < 0.1 * course->first) return {};
+  Match match;
+  match.fact("value", number_text(grown / kMiB / seconds * 60));
+  match.fact("count", fmt::format("{:.1f}", course->first / kGiB))
+      .fact("limit", fmt::format("{:.1f}", course->last / kGiB));
+  return {match.saw("memory of the training's processes",
+                    fmt::format("{:.1f} to {:.1f} GiB in {:.0f} s", course->first / kGiB, course->last / kGiB, seconds),
+                    "/proc")};
+}
+
+/// Mean plain step of each part of the run.
+std::vector<double> step_course(const Case& examined) {
+  std::vector<double> lengths;
+  for (const auto& bucket : examined.evidence.trainer->trend) {
+    if (bucket.plain_steps > 0)
+      lengths.push_back(static_cast<double>(bucket.plain_sum_ns) / static_cast<double>(bucket.plain_steps) / 1e6);
+  }
+  return lengths;
+}
+
+/// Slower than at the start by this much, rising all the time: the price is what the mean step has lost by it.
+Matches step_time(const Case& examined) {
+  const auto course = course_of(step_course(examined));
+  if (!course || !course->rises() || course->quarters[3] < 1.08 * course->quarters[0]) return {};
+  const double more = course->quarters[3] - course->quarters[0];
+  double mean = 0;
+  for (const double quarter : course->quarters) mean += quarter / 4;
+  Match match;
+  match.costs(more, mean - course->quarters[0], examined.step_ms());
+  match.fact("value", percent(more / course->quarters[0])).fact("limit", ms_text(course->quarters[0]));
+  return {match.saw("step",
+                    fmt::format("{} ms, at the end {} ms", ms_text(course->quarters[0]), ms_text(course->quarters[3])),
+                    "trend")};
+}
+
+constexpr std::array kRules{
+    Rule{"device-memory-leak", device_memory},
+    Rule{"host-memory-leak", host_memory},
+    Rule{"step-time-decay", step_time},
+};
+
+}  // namespace
+
+std::span<const Rule> leak_rules() {
+  return kRules;
+}
+
+}  // namespace fullwatt::explain

@@ -1,0 +1,102 @@
+#include "fullwatt/explain/rules/lines.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "fullwatt/base/text.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+using Groups = std::map<model::Site, LineGroup>;
+
+void add(LineGroup& group, const Charge& charge, std::map<model::Site, double>& by_line) {
+  auto& line_ms = by_line[charge.line];
+  line_ms += charge.ms;
+  group.ms += charge.ms;
+  if (!group.site.known() || line_ms > by_line[group.site]) group.site = charge.line;
+  if (std::ranges::find(group.lines, charge.line) == group.lines.end()) group.lines.push_back(charge.line);
+  group.change.removals.push_back({charge.cause, charge.line, charge.phase, 1});
+}
+
+std::vector<LineGroup> sorted(Groups groups) {
+  std::vector<LineGroup> list;
+  for (auto& [key, group] : groups) list.push_back(std::move(group));
+  std::ranges::stable_sort(list, std::greater{}, &LineGroup::ms);
+  return list;
+}
+
+bool inside(const SourceLoop& loop, int line) {
+  return line >= loop.line && line <= loop.end_line;
+}
+
+/// A model's own loop over its layers, and what the loader runs, are other matters.
+bool counts(const SourceLoop& loop) {
+  const auto name = loop.function.substr(loop.function.rfind('.') + 1);
+  return !loop.trains && name != "forward" && name != "__getitem__" && !base::contains(name, "collate");
+}
+
+const SourceLoop* loop_at(const SourceFile& file, int line) {
+  for (const auto& loop : file.loops) {
+    if (counts(loop) && inside(loop, line)) return &loop;
+  }
+  return nullptr;
+}
+
+/// A function that is called from inside a loop runs as part of it.
+const SourceLoop* loop_calling(const Case& examined, const std::string& function) {
+  for (const auto& file : examined.source.files) {
+    for (const auto& call : file.calls) {
+      const auto last = std::string_view(call.name).substr(call.name.rfind('.') + 1);
+      if (!call.in_loop || last != function) continue;
+      if (const auto* loop = loop_at(file, call.line); loop != nullptr && loop->depth >= 2) return loop;
+    }
+  }
+  return nullptr;
+}
+
+bool of_host(const Charge& charge) {
+  const auto one_of = {cause::kPython, cause::kLaunchBound, cause::kSyncDrain, cause::kCopyWait, cause::kForward};
+  return !charge.gpu_busy && charge.line.known() && std::ranges::find(one_of, charge.cause) != one_of.end();
+}
+
+}  // namespace
+
+const SourceLoop* loop_around(const Case& examined, const model::Site& site) {
+  const auto* file = examined.source.file(site.file);
+  if (file == nullptr) return nullptr;
+  if (const auto* loop = loop_at(*file, site.line)) return loop;
+  const auto* function = file->function_at(site.line);
+  return function == nullptr ? nullptr : loop_calling(examined, function->name);
+}
+
+std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cause) {
+  Groups groups;
+  std::map<model::Site, double> by_line;
+  for (const auto& charge : examined.evidence.attribution.charges) {
+    if (charge.gpu_busy || charge.cause != cause || !charge.line.known()) continue;
+    add(groups[charge.line], charge, by_line);
+  }
+  return sorted(std::move(groups));
+}
+
+std::vector<LineGroup> loops_in_step(const Case& examined) {
+  std::map<const SourceLoop*, LineGroup> groups;
+  std::map<model::Site, double> by_line;
+  for (const auto& charge : examined.evidence.attribution.charges) {
+    if (!of_host(charge)) continue;
+    const auto* loop = loop_around(examined, charge.line);
+    if (loop == nullptr) continue;
+    groups[loop].loop = loop;
+    add(groups[loop], charge, by_line);
+  }
+  Groups by_site;
+  for (auto& [loop, group] : groups) by_site.emplace(group.site, std::move(group));
+  return sorted(std::move(by_site));
+}
+
+bool mentions(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return base::contains(text, word); });
+}
+
+}  // namespace fullwatt::explain

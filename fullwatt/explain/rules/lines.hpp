@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fullwatt/explain/rules/rule.hpp"
+
+namespace fullwatt::explain {
+
+/// Lines of the user's code that belong together, and the time in which the GPU waits for them.
+struct LineGroup {
+  model::Site site;  ///< the costliest
+  std::vector<model::Site> lines;
+  const SourceLoop* loop = nullptr;  ///< the loop they stand in or are called from; null for a single line
+  double ms = 0;                     ///< of a step
+  Change change;                     ///< a step without them
+};
+
+/// The lines of one cause, the costliest first.
+std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cause);
+
+/// Loops of the user's that run in every step and are not the training loop: lines inside such a loop, or of a function
+/// called from inside it, are one group, whatever the GPU waits for there.
+std::vector<LineGroup> loops_in_step(const Case& examined);
+
+/// The loop, other than the training loop, that a line runs in; null when there is none.
+const SourceLoop* loop_around(const Case& examined, const model::Site& site);
+
+/// Whether the text holds one of the words.
+bool mentions(std::string_view text, std::initializer_list<std::string_view> words);
+
+}  // namespace fullwatt::explain

@@ -1,0 +1,102 @@
+#include "fullwatt/explain/rules/loader_work.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "fullwatt/explain/loader_pace.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+using Fetches = std::vector<const model::Fetch*>;
+
+double length_ms(const model::Fetch& fetch) {
+  return static_cast<double>(fetch.end_ns - fetch.start_ns) / 1e6;
+}
+
+/// Batches of the trainer's own workers, or of itself, made while it trained.
+Fetches training_fetches(const Evidence& evidence) {
+  Fetches found;
+  if (evidence.steps.all.empty()) return found;
+  const auto first = evidence.steps.all.front().start_ns;
+  const auto last = evidence.steps.all.back().end_ns;
+  for (std::size_t i = 0; i < evidence.run.processes.size(); ++i) {
+    const auto& process = evidence.run.processes[i];
+    const int parent = i < evidence.all_facts.size() ? evidence.all_facts[i].process.parent : 0;
+    const bool other =
+        process.role == model::TrainingProcess::Role::worker && parent != 0 && parent != evidence.trainer->pid;
+    if (other || (process.role != model::TrainingProcess::Role::worker && &process != evidence.trainer)) continue;
+    for (const auto& fetch : process.fetches) {
+      if (fetch.end_ns > fetch.start_ns && fetch.end_ns > first && fetch.start_ns < last) found.push_back(&fetch);
+    }
+  }
+  return found;
+}
+
+double slow_worker(const Fetches& fetches) {
+  std::map<int, std::vector<double>> by_worker;
+  for (const auto* fetch : fetches) by_worker[fetch->worker].push_back(length_ms(*fetch));
+  std::vector<double> means;
+  for (const auto& [worker, lengths] : by_worker) means.push_back(spread_of(lengths).mean);
+  if (means.size() < 2) return 1;
+  std::ranges::sort(means);
+  const double usual = means[(means.size() - 1) / 2];
+  return usual > 0 ? means.back() / usual : 1;
+}
+
+void measure(LoaderWork& work, const Fetches& fetches) {
+  double wall = 0;
+  double cpu = 0;
+  double collate = 0;
+  double read_kib = 0;
+  double samples = 0;
+  std::vector<double> lengths;
+  for (const auto* fetch : fetches) {
+    lengths.push_back(length_ms(*fetch));
+    wall += lengths.back();
+    cpu += static_cast<double>(fetch->cpu_ns) / 1e6;
+    collate += static_cast<double>(fetch->collate_ns) / 1e6;
+    read_kib += fetch->read_kib;
+    samples += fetch->samples;
+  }
+  work.batches = static_cast<double>(fetches.size());
+  work.batch_ms = wall / work.batches;
+  work.cpu_share = wall > 0 ? std::min(1.0, cpu / wall) : 0;
+  work.collate_share = wall > 0 ? std::min(1.0, collate / wall) : 0;
+  work.read_mb = read_kib / work.batches * 1024 / 1e6;
+  work.samples = samples / work.batches;
+  const auto spread = spread_of(lengths);
+  work.slow_ratio = spread.median > 0 ? spread.p95 / spread.median : 1;
+}
+
+}  // namespace
+
+double LoaderWork::busy() const {
+  return step_ms > 0 ? std::min(1.0, supply_ms(std::max(workers, 1)) / step_ms) : 0;
+}
+
+double LoaderWork::gain_with(double count) const {
+  if (!known()) return gain_ms;
+  return std::clamp(step_ms - supply_ms(count), 0.0, gain_ms);
+}
+
+LoaderWork measure_loader(const Evidence& evidence) {
+  LoaderWork work;
+  const auto* loader = evidence.facts.training_loader();
+  if (loader != nullptr) work.workers = loader->num_workers.value_or(0);
+  work.step_ms = evidence.steps.mean_ms();
+  work.wait_ms = evidence.attribution.ms(cause::kDataWait);
+  work.gain_ms = evidence.replay.gain_ms(Change::without(cause::kDataWait));
+  if (const auto& ceiling = evidence.explanation.ceiling_ms) {
+    work.gain_ms = std::clamp(work.step_ms - *ceiling, 0.0, work.step_ms);
+  }
+  const auto fetches = training_fetches(evidence);
+  if (fetches.empty()) return work;
+  measure(work, fetches);
+  work.batches_of_step = batches_per_step(*evidence.trainer, evidence.steps);
+  work.slow_worker = slow_worker(fetches);
+  return work;
+}
+
+}  // namespace fullwatt::explain

@@ -1,0 +1,142 @@
+// The GPU waits while Python works.
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
+#include "fullwatt/explain/rules/rule.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+/// More lines than this are noise in a report; the source with its milliseconds shows them all.
+constexpr std::size_t kMostLines = 3;
+/// A single line has to cost this share of a step before it is named.
+constexpr double kLeastLine = 0.03;
+
+Match priced(const Case& examined, const LineGroup& group) {
+  Match match;
+  match.at(group.site).costs(group.ms, examined.gain(group.change), examined.step_ms());
+  match.saw("GPU waits", ms_text(group.ms) + " ms of a step", match.facts["place"]);
+  if (const auto text = source_line(examined.evidence.run, group.site); !text.empty())
+    match.saw("line", base::printable(text, 160), match.facts["place"]);
+  return match;
+}
+
+bool fills(const SourceLoop& loop) {
+  return loop.depth >= 2 || (!loop.writes.empty() && loop.ranges > 0);
+}
+
+bool is_target_loop(const LineGroup& group) {
+  return group.loop != nullptr && fills(*group.loop) && !group.loop->writes.empty();
+}
+
+/// Names that the loop fills and that the samples of the data set already have.
+std::string stored_fields(const Case& examined, const SourceLoop& loop) {
+  std::vector<std::string> found;
+  for (const auto& file : examined.source.files) {
+    for (const auto& field : file.fields) {
+      const auto same = [&](const std::string& name) {
+        return base::contains(name, field) || base::contains(field, name);
+      };
+      const bool listed = std::ranges::find(found, field) != found.end();
+      if (!listed && field.size() > 2 && std::ranges::any_of(loop.writes, same)) found.push_back(field);
+    }
+  }
+  return base::join(found, ", ");
+}
+
+Matches targets_recomputed(const Case& examined) {
+  Matches matches;
+  for (const auto& group : loops_in_step(examined)) {
+    if (!is_target_loop(group) || examined.share(group.ms) < kLeastLine || matches.size() == kMostLines) continue;
+    auto match = priced(examined, group);
+    const auto function = group.loop->function.empty() ? group.site.function : group.loop->function;
+    match.fact("function", function).fact("count", std::to_string(group.loop->depth));
+    match.fact("name", base::join(group.loop->writes, ", "));
+    match.saw("loops inside each other", std::to_string(group.loop->depth),
+              fmt::format("lines {}–{}", group.loop->line, group.loop->end_line));
+    const auto stored = stored_fields(examined, *group.loop);
+    if (!stored.empty()) match.saw("the data set already gives", stored, "source");
+    matches.push_back(std::move(match));
+  }
+  return matches;
+}
+
+/// Lines that another rule names already.
+bool in_target_loop(const Case& examined, const model::Site& site) {
+  const auto* loop = loop_around(examined, site);
+  return loop != nullptr && fills(*loop) && !loop->writes.empty();
+}
+
+bool logs(const Case& examined, const model::Site& site) {
+  const auto text = source_line(examined.evidence.run, site);
+  return mentions(
+      text, {"print(", "logger.", "logging.", ".log(", "log_metric", "add_scalar", "add_image", "add_histogram",
+             "wandb.", "mlflow.", "tqdm", "set_postfix", "set_description", "pbar.", "writer.write", "sys.stdout"});
+}
+
+/// Without a DataLoader the script makes its batches itself.
+bool makes_data(const Case& examined, const model::Site& site) {
+  if (!examined.facts().loaders.empty()) return false;
+  const auto text = base::lower(source_line(examined.evidence.run, site) + " " + site.function);
+  return mentions(text, {"batch", "load", "imread", "image.open", "np.random", "random.", "from_numpy", "sample",
+                         "generate", "read", "augment", "transform", "dataset"});
+}
+
+enum class Kind { work, log, data };
+
+Matches python_lines(const Case& examined, Kind wanted) {
+  Matches matches;
+  for (const auto& group : lines_of_cause(examined, cause::kPython)) {
+    if (examined.share(group.ms) < kLeastLine || matches.size() == kMostLines) break;
+    if (in_target_loop(examined, group.site)) continue;
+    const auto kind = logs(examined, group.site)         ? Kind::log
+                      : makes_data(examined, group.site) ? Kind::data
+                                                         : Kind::work;
+    if (kind == wanted) matches.push_back(priced(examined, group));
+  }
+  return matches;
+}
+
+Matches python_per_step(const Case& examined) {
+  return python_lines(examined, Kind::work);
+}
+Matches logging_each_step(const Case& examined) {
+  return python_lines(examined, Kind::log);
+}
+Matches data_in_main_process(const Case& examined) {
+  return python_lines(examined, Kind::data);
+}
+
+Matches garbage_collection(const Case& examined) {
+  const double charged = examined.charged(cause::kGarbage);
+  if (charged <= 0) return {};
+  double seconds = 0;
+  for (const auto& step : examined.evidence.steps.all) {
+    seconds += step.phase_ms[static_cast<std::size_t>(HostPhase::garbage)] / 1e3;
+  }
+  Match match;
+  match.costs(charged, examined.gain(Change::without(cause::kGarbage)), examined.step_ms());
+  match.fact("seconds", seconds_text(seconds)).fact("count", std::to_string(examined.evidence.steps.all.size()));
+  match.saw("full collections", seconds_text(seconds) + " s", "gc callbacks");
+  if (const auto threshold = examined.facts().setting("gc.threshold")) match.saw("gc.get_threshold()", *threshold);
+  return {match};
+}
+
+constexpr std::array kRules{
+    Rule{"targets-recomputed", targets_recomputed},        Rule{"python-per-step", python_per_step},
+    Rule{"logging-each-step", logging_each_step},          Rule{"loader-data-in-main-process", data_in_main_process},
+    Rule{"garbage-collection-pauses", garbage_collection},
+};
+
+}  // namespace
+
+std::span<const Rule> python_rules() {
+  return kRules;
+}
+
+}  // namespace fullwatt::explain

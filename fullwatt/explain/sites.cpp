@@ -1,0 +1,102 @@
+#include "fullwatt/explain/sites.hpp"
+
+#include <algorithm>
+
+#include "fullwatt/base/text.hpp"
+
+namespace fullwatt::explain {
+namespace {
+
+using base::contains;
+
+bool is_installed(std::string_view file) {
+  return contains(file, "/site-packages/") || contains(file, "/dist-packages/");
+}
+
+bool is_under(std::string_view file, const std::vector<std::string>& prefixes) {
+  return std::ranges::any_of(prefixes, [&](const std::string& prefix) {
+    return !prefix.empty() && file.starts_with(prefix) &&
+           (prefix.ends_with('/') || file.size() == prefix.size() || file[prefix.size()] == '/');
+  });
+}
+
+/// What Inductor writes is PyTorch's, wherever it lies.
+bool is_torch(std::string_view file) {
+  return contains(file, "-packages/torch/") || contains(file, "/torchinductor_") || contains(file, "-packages/triton/");
+}
+
+/// The folder of the package that was started with -m when it is an installed one: then that is the user's code.
+std::string_view own_package(std::string_view main) {
+  if (!is_installed(main)) return {};
+  const auto folder = main.find("-packages/") + std::string_view("-packages/").size();
+  const auto end = main.find('/', folder);
+  const auto name = main.substr(folder, end == std::string_view::npos ? end : end - folder);
+  const bool launches = name == "accelerate" || name == "deepspeed" || name.starts_with("ipykernel") || name == "torch";
+  return launches || end == std::string_view::npos ? std::string_view{} : main.substr(0, end + 1);
+}
+
+/// A notebook's cell, or the program itself where it has no file (python -c).
+bool is_typed_in(std::string_view file, const ProcessFact& process) {
+  return file.starts_with("<ipython-input") || (process.main.empty() && (file == "<string>" || file == "<stdin>"));
+}
+
+}  // namespace
+
+Owner owner_of(std::string_view file, const ProcessFact& process) {
+  if (contains(file, "/python/fullwatt/") || contains(file, "-packages/fullwatt/")) return Owner::fullwatt;
+  if (is_torch(file)) return Owner::torch;
+  const auto package = own_package(process.main);
+  if (!package.empty() && file.starts_with(package)) return Owner::user;
+  if (is_installed(file)) return Owner::library;
+  const bool foreign = is_under(file, process.prefixes);
+  if (foreign && contains(file, "/torch/")) return Owner::torch;
+  if (file.empty()) return Owner::standard;
+  if (file.starts_with('<')) return is_typed_in(file, process) ? Owner::user : Owner::standard;
+  return foreign || contains(file, "/lib/python3") ? Owner::standard : Owner::user;
+}
+
+model::Site parse_site(std::string_view text) {
+  const auto last = text.rfind(':');
+  if (last == std::string_view::npos || last == 0) return {};
+  const auto first = text.rfind(':', last - 1);
+  if (first == std::string_view::npos) return {};
+  const auto line = base::number<int>(text.substr(first + 1, last - first - 1));
+  if (!line) return {};
+  return {std::string(text.substr(0, first)), *line, std::string(text.substr(last + 1))};
+}
+
+Sites::Sites(const model::TrainingProcess& process, const ProcessFacts& facts) {
+  const auto& own = facts.process;
+  moments_.reserve(process.stacks.size());
+  for (const auto& frames : process.stacks) moments_.push_back(examine(frames, own));
+  text_lines_.assign(process.texts.size(), 0);
+  for (const auto& span : process.phases) {
+    if (span.site == 0 || span.site >= text_lines_.size() || text_lines_[span.site] != 0) continue;
+    const auto site = parse_site(process.texts[span.site]);
+    if (site.known() && owner_of(site.file, own) == Owner::user) text_lines_[span.site] = number_of(site);
+  }
+}
+
+std::uint32_t Sites::number_of(const model::Site& site) {
+  const auto [at, fresh] = numbers_.try_emplace(site, static_cast<std::uint32_t>(sites_.size()));
+  if (fresh) sites_.push_back(site);
+  return at->second;
+}
+
+Sites::Moment Sites::examine(const std::vector<model::Site>& frames, const ProcessFact& process) {
+  Moment moment;
+  const model::Site* library = nullptr;
+  bool runs = false;
+  for (const auto& frame : frames) {
+    const auto owner = owner_of(frame.file, process);
+    if (owner == Owner::fullwatt || owner == Owner::standard) continue;
+    if (!std::exchange(runs, true)) moment.running = owner;
+    if (owner == Owner::torch && contains(frame.file, "/torch/nn/modules/module.py")) moment.in_module = true;
+    if (owner == Owner::library && library == nullptr) library = &frame;
+    if (owner == Owner::user && moment.line == 0) moment.line = number_of(frame);
+  }
+  if (moment.line == 0 && library != nullptr) moment.line = number_of(*library);
+  return moment;
+}
+
+}  // namespace fullwatt::explain

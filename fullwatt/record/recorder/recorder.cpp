@@ -1,0 +1,200 @@
+#include "fullwatt/record/recorder/recorder.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "fullwatt/record/recorder/capture.hpp"
+#include "fullwatt/record/recorder/native.hpp"
+#include "fullwatt/record/recorder/schedule.hpp"
+#include "fullwatt/record/recorder/step_counter.hpp"
+#include "fullwatt/record/spool_writer.hpp"
+
+namespace fullwatt::record {
+namespace {
+
+/// A process has one recorder. Null until it is opened, and again after a fork.
+struct Recorder {
+  explicit Recorder(SpoolWriter* writer, const ScheduleOptions& options)
+      : spool(*writer), schedule(options), capture(*writer) {}
+
+  SpoolWriter& spool;
+  StepCounter steps;
+  Schedule schedule;
+  Capture capture;
+};
+
+Recorder* recorder = nullptr;
+bool is_forked = false;
+
+std::string& trouble() {
+  static auto* text = new std::string;  // read by the agent as long as the process lives
+  return *text;
+}
+
+std::uint64_t number_from(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : 0;
+}
+
+bool is(const char* variable, const char* wanted) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::strcmp(value, wanted) == 0;
+}
+
+/// The mapping and the locks are the parent's: the child only forgets them.
+void forget_parent() {
+  recorder = nullptr;
+  is_forked = true;
+}
+
+std::string spool_path(const char* folder) {
+  return std::string(folder) + "/spool-" + std::to_string(::getpid()) + ".fw";
+}
+
+}  // namespace
+
+bool forked() {
+  return is_forked;
+}
+
+Capture* native_capture() {
+  return recorder != nullptr ? &recorder->capture : nullptr;
+}
+
+}  // namespace fullwatt::record
+
+using namespace fullwatt::record;  // NOLINT(google-build-using-namespace): the C interface below is this namespace's
+                                   // face
+
+int fullwatt_version(void) {
+  return FULLWATT_RECORDER_VERSION;
+}
+
+const char* fullwatt_trouble(void) {
+  return trouble().c_str();
+}
+
+int fullwatt_open(const char* run_folder, int role, int rank) {
+  if (recorder != nullptr) return 0;
+  const auto kind = static_cast<Role>(role);
+  const auto bytes = kind == Role::worker ? kWorkerSpoolBytes : kMainSpoolBytes;
+  auto writer = SpoolWriter::create(spool_path(run_folder), kind, rank, bytes);
+  if (!writer) {
+    trouble() = writer.error().message;
+    return -1;
+  }
+  static const int registered = ::pthread_atfork(nullptr, nullptr, forget_parent);
+  static_cast<void>(registered);
+  ScheduleOptions options;
+  options.windows = kind == Role::trainer && !is("FULLWATT_WINDOWS", "off");
+  options.stop_after_steps = number_from("FULLWATT_STEPS");
+  options.ceiling = is("FULLWATT_CEILING", "1");
+  recorder = new Recorder(*writer, options);
+  return 0;
+}
+
+void fullwatt_phase(int phase, uint64_t start_ns, uint32_t site) {
+  if (recorder == nullptr || phase < 0 || phase >= static_cast<int>(kPhases)) return;
+  const auto now = now_ns();
+  const auto length = now > start_ns ? now - start_ns : 0;
+  recorder->steps.phase(static_cast<Phase>(phase), length);
+  recorder->spool.header().hook_calls.fetch_add(1, std::memory_order_relaxed);
+  if (recorder->capture.is_open()) recorder->capture.phase(static_cast<Phase>(phase), start_ns, length, site);
+}
+
+uint32_t fullwatt_step(uint32_t optimizer, uint64_t start_ns, uint32_t site) {
+  if (recorder == nullptr) return 0;
+  fullwatt_phase(static_cast<int>(Phase::optimizer), start_ns, site);
+  const auto now = now_ns();
+  auto& own = *recorder;
+  own.steps.flag(own.capture.step_flags());
+  own.steps.finish(own.spool, optimizer, now);
+  own.capture.count_step();
+  if (own.spool.header().thread.load(std::memory_order_relaxed) == 0)
+    own.spool.header().thread = static_cast<std::uint32_t>(::gettid());
+  const auto actions = own.schedule.after_step(now, own.capture.has_room());
+  // What is done now falls into the step that begins now.
+  if ((actions & (FULLWATT_OPEN_TIMES | FULLWATT_OPEN_CAUSES | FULLWATT_CLOSE)) != 0) own.steps.flag(kSwitching);
+  if ((actions & FULLWATT_MEASURE) != 0) own.steps.flag(kMeasured);
+  if ((actions & FULLWATT_CEILING) != 0) own.capture.begin_ceiling();
+  return actions;
+}
+
+void fullwatt_samples(uint64_t samples) {
+  if (recorder != nullptr) recorder->steps.samples(samples);
+}
+
+void fullwatt_flag(uint32_t step_flag) {
+  if (recorder != nullptr) recorder->steps.flag(step_flag);
+}
+
+uint32_t fullwatt_text(const char* bytes, uint32_t length) {
+  return recorder != nullptr ? recorder->spool.text({bytes, length}) : 0;
+}
+
+void fullwatt_sample(uint32_t stack) {
+  if (recorder == nullptr || stack == 0) return;
+  Record record{};
+  record.kind = Kind::sample;
+  record.id = stack;
+  record.start_ns = now_ns();
+  recorder->spool.append(record);
+}
+
+void fullwatt_cost(uint64_t ns_per_step) {
+  if (recorder != nullptr) recorder->spool.header().hook_cost_ns = ns_per_step;
+}
+
+void fullwatt_record(int kind, int flags, uint32_t id, uint64_t start_ns, uint64_t duration_ns, uint64_t a, uint64_t b,
+                     uint32_t c, uint32_t d) {
+  if (recorder == nullptr || kind <= static_cast<int>(Kind::text) || kind > static_cast<int>(Kind::trouble)) return;
+  recorder->spool.append(
+      {static_cast<Kind>(kind), static_cast<std::uint8_t>(flags), 0, id, start_ns, duration_ns, a, b, c, d});
+}
+
+int fullwatt_window_open(int mode) {
+  if (recorder == nullptr) return 1;
+  const auto start = now_ns();
+  const auto opened = recorder->capture.open(static_cast<Window>(mode));
+  if (!opened) trouble() = opened.error().message;
+  recorder->steps.phase(Phase::agent, now_ns() - start);
+  return opened ? 0 : 1;
+}
+
+void fullwatt_window_close(void) {
+  if (recorder == nullptr) return;
+  const auto start = now_ns();
+  recorder->capture.close();
+  recorder->steps.phase(Phase::agent, now_ns() - start);
+}
+
+void fullwatt_yield(int yes, const char* to_whom) {
+  if (recorder == nullptr) return;
+  if (recorder->capture.yield(yes != 0, to_whom != nullptr ? to_whom : "another profiler"))
+    recorder->schedule.window_lost();
+}
+
+void fullwatt_postpone(void) {
+  if (recorder != nullptr) recorder->schedule.postpone();
+}
+
+void fullwatt_close(void) {
+  if (recorder == nullptr) return;
+  recorder->capture.close();
+  recorder->spool.header().state = State::closed;
+  // The mapping stays: hooks of other threads may still be on their way through it.
+  recorder = nullptr;
+}
+
+void fullwatt_forked(void) {
+  forget_parent();
+}
+
+int InitializeInjection(void) {
+  return start_native();
+}

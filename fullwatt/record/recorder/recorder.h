@@ -1,0 +1,75 @@
+#pragma once
+
+#include <stdint.h>
+
+/*
+ * The recorder's C interface: a small shared library inside the training process, called by the Python agent through ctypes, or
+ * loaded by the CUDA driver (CUDA_INJECTION64_PATH) into a program without Python. It never ends, blocks or changes the
+ * training: what goes wrong is written to the spool as trouble, and the recorder turns itself off.
+ *
+ * Times are CLOCK_MONOTONIC nanoseconds. Phases, kinds and flags are those of record/format.hpp.
+ */
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define FULLWATT_RECORDER_VERSION 1
+
+#pragma GCC visibility push(default)
+
+/* What fullwatt_step asks the agent to do now. */
+enum {
+  FULLWATT_OPEN_TIMES = 1,  /* call fullwatt_window_open(1) */
+  FULLWATT_OPEN_CAUSES = 2, /* call fullwatt_window_open(2) and sample lines */
+  FULLWATT_CLOSE = 4,       /* stop sampling, then call fullwatt_window_close() */
+  FULLWATT_MEASURE = 8,     /* read the allocator's figures, keep the loss of the next backward */
+  FULLWATT_STOP = 16,       /* the number of steps asked for is reached */
+  FULLWATT_COUNT = 32,      /* count the operations of the next step, once */
+  FULLWATT_CEILING = 64     /* from now on the loader gives its cached batch again and again */
+};
+
+/* Opens the spool of this process. Returns 0, or -1 and fullwatt_trouble() says why. Reads FULLWATT_STEPS and FULLWATT_CEILING. */
+int fullwatt_open(const char* run_folder, int role, int rank);
+int fullwatt_version(void);
+const char* fullwatt_trouble(void);
+
+/* A phase that began at start_ns ends now. site: a text id, 0 when not asked for (only inside windows). */
+void fullwatt_phase(int phase, uint64_t start_ns, uint32_t site);
+/* Optimizer.step, begun at start_ns, ends now. Returns what to do, a sum of the values above. */
+uint32_t fullwatt_step(uint32_t optimizer, uint64_t start_ns, uint32_t site);
+/* Samples that went into the model since the last call. */
+void fullwatt_samples(uint64_t samples);
+/* Marks the current step, see StepFlag. */
+void fullwatt_flag(uint32_t step_flag);
+
+/* The id of a text, the same for the same bytes; 0 when there is no room left. */
+uint32_t fullwatt_text(const char* bytes, uint32_t length);
+/* Where the thread was. */
+void fullwatt_sample(uint32_t stack);
+/* The agent's own cost of one steady step, as it measured it. */
+void fullwatt_cost(uint64_t ns_per_step);
+/* Any other record. */
+void fullwatt_record(int kind, int flags, uint32_t id, uint64_t start_ns, uint64_t duration_ns, uint64_t a, uint64_t b, uint32_t c, uint32_t d);
+
+/* Windows. The mode is 1 (times) or 2 (causes). Returns 0 when CUPTI records, 1 when the window is open without CUPTI (no GPU, or the
+   reason in fullwatt_trouble()). */
+int fullwatt_window_open(int mode);
+void fullwatt_window_close(void);
+/* Another profiler in this process starts (1) or has ended (0): CUPTI has one seat, and it is the user's. */
+void fullwatt_yield(int yes, const char* to_whom);
+
+/* The window that was asked for cannot be opened now (a CUDA graph is being captured): ask again later. */
+void fullwatt_postpone(void);
+
+/* Flushes and lets go. In a forked child: forgets the parent's spool without touching it. */
+void fullwatt_close(void);
+void fullwatt_forked(void);
+
+/* Called by the CUDA driver. */
+int InitializeInjection(void);
+
+#pragma GCC visibility pop
+
+#if defined(__cplusplus)
+}
+#endif

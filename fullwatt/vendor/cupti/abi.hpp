@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// The part of CUPTI's C interface that we call, as cupti_activity.h and cupti_callbacks.h have it. Of each activity
+/// record only the start is declared: it is the same from CUPTI 11 (Kernel4, Memcpy4) to 13 (Kernel10, Memcpy6), newer
+/// versions append.
+namespace fullwatt::vendor::cupti::abi {
+
+using Result = int;
+constexpr Result kSuccess = 0;
+constexpr Result kMaxLimitReached = 12;      ///< no further record in the buffer
+constexpr Result kMultipleSubscribers = 39;  ///< another tool holds the only seat
+
+struct SubscriberHandle;
+using Subscriber = SubscriberHandle*;
+
+constexpr std::uint32_t kKindCopy = 1;
+constexpr std::uint32_t kKindFill = 2;
+constexpr std::uint32_t kKindDriver = 4;
+constexpr std::uint32_t kKindRuntime = 5;
+constexpr std::uint32_t kKindConcurrentKernel = 10;
+
+constexpr std::uint32_t kDomainDriver = 1;
+constexpr std::uint32_t kDomainRuntime = 2;
+constexpr std::uint32_t kFlushForced = 1;
+constexpr std::uint32_t kSystemThreadId = 1;
+constexpr std::uint32_t kSiteExit = 1;
+constexpr std::size_t kAlignment = 8;
+
+/// The calls that are recorded, by CUPTI's numbers (cupti_runtime_cbid.h, cupti_driver_cbid.h): those that launch,
+/// copy, fill, wait, allocate or load. PyTorch calls cudaGetDevice ten times for each of them; recording that too would
+/// double the cost.
+constexpr std::uint32_t kRuntimeCalls[] = {20,  22,  25,  26,  27,  31,  32,  39,  40,  41,  44,  47,  48,
+                                           49,  51,  126, 131, 137, 145, 147, 152, 161, 165, 206, 211, 214,
+                                           215, 225, 233, 235, 239, 252, 269, 270, 284, 310, 311, 312, 373,
+                                           374, 375, 376, 418, 430, 431, 436, 437, 443, 482, 483, 509, 510};
+constexpr std::uint32_t kDriverCalls[] = {17,  18,  19,  20,  21,  121, 126, 276, 277, 278, 279,
+                                          307, 365, 442, 514, 515, 549, 652, 653, 678, 679};
+constexpr std::uint32_t kMostCalls = 4096;  ///< more than any version has
+
+struct KernelHead {
+  std::uint32_t kind;
+  std::uint8_t cache_config;
+  std::uint8_t shared_config;
+  std::uint16_t registers;
+  std::uint32_t cache_requested;
+  std::uint32_t cache_executed;
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t completed;
+  std::uint32_t device;
+  std::uint32_t context;
+  std::uint32_t stream;
+  std::int32_t grid[3];
+  std::int32_t block[3];
+  std::int32_t static_shared;
+  std::int32_t dynamic_shared;
+  std::uint32_t local_per_thread;
+  std::uint32_t local_total;
+  std::uint32_t correlation;
+  std::int64_t grid_id;
+  const char* name;
+};
+static_assert(offsetof(KernelHead, start) == 16 && offsetof(KernelHead, grid) == 52);
+static_assert(offsetof(KernelHead, correlation) == 92 && offsetof(KernelHead, name) == 104);
+
+struct CopyHead {
+  std::uint32_t kind;
+  std::uint8_t copy_kind;
+  std::uint8_t source_kind;
+  std::uint8_t destination_kind;
+  std::uint8_t flags;
+  std::uint64_t bytes;
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint32_t device;
+  std::uint32_t context;
+  std::uint32_t stream;
+  std::uint32_t correlation;
+};
+static_assert(offsetof(CopyHead, stream) == 40);
+
+struct FillHead {
+  std::uint32_t kind;
+  std::uint32_t value;
+  std::uint64_t bytes;
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint32_t device;
+  std::uint32_t context;
+  std::uint32_t stream;
+  std::uint32_t correlation;
+};
+
+struct CallHead {
+  std::uint32_t kind;
+  std::uint32_t callback_id;
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint32_t process;
+  std::uint32_t thread;
+  std::uint32_t correlation;
+  std::uint32_t return_value;
+};
+static_assert(offsetof(CallHead, thread) == 28);
+
+/// CUpti_CallbackData up to what is read of it.
+struct CallbackHead {
+  std::uint32_t site;
+};
+
+using Callback = void(void* user, std::uint32_t domain, std::uint32_t id, const void* data);
+using BufferRequested = void(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records);
+using BufferCompleted = void(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
+                             std::size_t valid_bytes);
+using Timestamp = std::uint64_t();
+
+}  // namespace fullwatt::vendor::cupti::abi

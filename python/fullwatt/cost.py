@@ -1,0 +1,70 @@
+"""Measures what the hooks cost a steady step, in the process itself: the real hooks around functions that do nothing."""
+
+import json
+from time import perf_counter_ns as now
+
+from .hooks import backward, loader, optimizer
+from .recorder import AGENT
+
+ROUNDS = 3
+SOURCE = "def f(a, b=1, *c, **d):\n    with a as e:\n        return [x for x in e if x > b] or {k: v for k, v in d.items()}\n" * 4
+
+
+class Shadow:
+    """The agent's place in the measured hooks: the same calls of the recorder, counted as the agent's own time."""
+
+    def __init__(self, agent):
+        self.detail = 0
+        self.thread = agent.thread
+        self.in_backward = False
+        self.stepping = None
+        self.step_start = self.steps = self.batch = 0
+        self.data_ns = self.backward_ns = self.taken = 0
+        self.credits = 1 << 60
+        self.phase = agent.recorder.phase
+        self.samples = agent.recorder.samples
+        self.step = agent.recorder.phase
+
+
+class Nothing:
+    """Stands for what the hooks call only outside the steady state."""
+
+    def __getattr__(self, name):
+        return None
+
+
+def of_step(agent, batches_per_step, backwards_per_step):
+    """Nanoseconds of one step's hooks, from the medians of a few rounds."""
+    shadow, optimizer_like = Shadow(agent), object()
+    next_batch = loader.make_next(shadow, _nothing, Nothing())
+    run_backward = backward.make_backward(shadow, _nothing, Nothing())
+    before, after = optimizer.make_hooks(shadow, {id(optimizer_like): AGENT}, Nothing(), AGENT, AGENT)
+    arguments, options = (optimizer_like,), {}
+    batches, backwards, steps = [], [], []
+    for _ in range(ROUNDS):
+        _forget_caches()
+        start = now()
+        next_batch(None)
+        fetched = now()
+        run_backward(None)
+        computed = now()
+        before(optimizer_like, arguments, options)
+        after(optimizer_like, arguments, options)
+        steps.append(now() - computed)
+        backwards.append(computed - fetched)
+        batches.append(fetched - start)
+    return int(_median(batches) * batches_per_step + _median(backwards) * backwards_per_step + _median(steps))
+
+
+def _median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def _forget_caches():
+    """In a training the hooks are called out of the cold: the step between them has used the processor's caches for itself."""
+    compile(SOURCE, "<fullwatt>", "exec")
+    json.loads(json.dumps({"text": SOURCE}))
+
+
+def _nothing(*args, **kwargs):
+    return None

@@ -1,0 +1,143 @@
+"""The wait for the next batch (torch.utils.data.DataLoader), its facts, and the cached batch of the ceiling test."""
+
+import copy
+from collections.abc import Mapping, MutableSequence
+from threading import get_ident
+from time import perf_counter_ns as now
+
+from .. import describe
+from ..agent import CEILING, EVALUATING, LEARNING, OFF, VARYING
+from ..recorder import DATA
+from ..weak import Known
+
+
+def install(agent, torch, inputs, evaluations):
+    """Hooks the loader and its iterators."""
+    module = torch.utils.data.dataloader
+    loaders = Loaders(agent, torch, inputs, evaluations)
+    agent.patches.replace(module.DataLoader, "__init__", loaders.make_init)
+    agent.patches.replace(module._BaseDataLoaderIter, "__init__", loaders.make_iterator_init)
+    agent.patches.replace(module._BaseDataLoaderIter, "__next__", lambda original: make_next(agent, original, loaders))
+
+
+def make_next(agent, original, loaders):
+    """The hook of every batch; in a steady step it costs two looks at the clock."""
+    careful = loaders.careful
+
+    def __next__(self):
+        if agent.detail or get_ident() != agent.thread:
+            return careful(self, original)
+        start = now()
+        try:
+            batch = original(self)
+        except StopIteration:
+            loaders.epoch_ended(self)
+            raise
+        agent.data_ns += now() - start
+        agent.credits += 1
+        return batch
+
+    return __next__
+
+
+class Loaders:
+    """Numbers the loaders and does what a steady batch does not need."""
+
+    def __init__(self, agent, torch, inputs, evaluations):
+        self._agent = agent
+        self._torch = torch
+        self._inputs = inputs
+        self._evaluations = evaluations
+        self._numbers = Known()
+        self._made_so_far = 0
+        self._epochs = {}
+        self._cached = {}  # the ceiling test's batch of each loader
+
+    def make_init(self, original):
+        loaders = self
+
+        def __init__(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            loaders._agent.attempt(loaders._made, self)
+
+        return __init__
+
+    def _made(self, loader):
+        number = self._made_so_far
+        self._made_so_far += 1
+        self._numbers.put(loader, number)
+        self._agent.facts.add("loader", id=number, site=self._agent.sites.here(), **describe.loader_fact(self._torch, loader))
+
+    def make_iterator_init(self, original):
+        loaders = self
+
+        def __init__(self, loader):
+            original(self, loader)
+            loaders._agent.attempt(loaders._began, self, loader)
+
+        return __init__
+
+    def _began(self, iterator, loader):
+        iterator._fullwatt_loader = self._numbers.get(loader)
+        if self._agent.detail & LEARNING and not self._agent.detail & EVALUATING:
+            self._inputs.saw_loader(loader)
+
+    def careful(self, iterator, original):
+        """A batch outside the steady state."""
+        agent = self._agent
+        if agent.detail & OFF or agent.thread not in (None, get_ident()) or not agent.ready(may_open=not agent.is_child):
+            return original(iterator)
+        if agent.detail & EVALUATING:
+            agent.guard(self._evaluations.poll)
+        if agent.detail & CEILING and not agent.detail & EVALUATING:
+            return self._cached_batch(iterator, original)
+        start = now()
+        try:
+            batch = original(iterator)
+        except StopIteration:
+            self.epoch_ended(iterator)
+            raise
+        agent.guard(self._after_batch, batch, start, now())
+        return batch
+
+    def _after_batch(self, batch, start, end):
+        agent = self._agent
+        if agent.detail & EVALUATING:
+            return
+        agent.tell(DATA, start, end)
+        agent.credits += 1
+        agent.batches += 1
+        if agent.detail & LEARNING:
+            agent.attempt(self._inputs.saw_batch, batch)
+        if agent.detail & VARYING:
+            self._inputs.sizes.append(self._inputs.size_of(batch))
+
+    def _cached_batch(self, iterator, original):
+        """The same batch for ever. Its containers are new each time: programs take things out of them."""
+        number, start = getattr(iterator, "_fullwatt_loader", None), now()
+        if number not in self._cached:
+            self._cached[number] = original(iterator)
+        self._agent.guard(self._after_batch, self._cached[number], start, now())
+        return new_containers(self._cached[number])
+
+    def epoch_ended(self, iterator):
+        """The loader has no more batches."""
+        self._agent.guard(self._tell_epoch, iterator)
+
+    def _tell_epoch(self, iterator):
+        number = getattr(iterator, "_fullwatt_loader", None)
+        self._epochs[number] = self._epochs.get(number, 0) + 1
+        self._agent.facts.add("epoch", loader=number, batches=getattr(iterator, "_num_yielded", None), number=self._epochs[number])
+
+
+def new_containers(batch):
+    """The same tensors in new lists and dictionaries."""
+    if isinstance(batch, Mapping):
+        fresh = copy.copy(batch)
+        for key in list(batch.keys()) if hasattr(fresh, "__setitem__") else ():
+            if isinstance(batch[key], (Mapping, MutableSequence)):
+                fresh[key] = new_containers(batch[key])
+        return fresh
+    if isinstance(batch, list):
+        return [new_containers(item) for item in batch]
+    return batch

@@ -1,0 +1,235 @@
+"""The optimiser's step, which is the training's step, by torch's global step hooks; compiled_steps.py has the other ways in."""
+
+import sys
+from threading import get_ident
+from time import perf_counter_ns as now
+
+from .. import describe
+from ..agent import BACKWARD_STEPS, BEFORE_TRAINING, COUNTING, EVALUATING, LEARNING, OFF
+from ..recorder import BACKWARD, DATA, STOP
+from ..weak import Known
+
+WARM_UP_STEPS = 10
+BACKWARDS_WITHOUT_STEP = 20  # then each backward counts as a step: the optimiser is not torch's, or is compiled
+BACKWARDS_OF_ACCUMULATION = 200  # the same where there is an optimiser that may still be gathering gradients
+GROUP = "optimizer"
+
+
+class Steps:
+    """Sees steps begin and end, of the outermost optimiser where one calls another."""
+
+    def __init__(self, agent, torch, inputs, actions, evaluations):
+        self._agent = agent
+        self._torch = torch
+        self._inputs = inputs
+        self._actions = actions
+        self._evaluations = evaluations
+        self._numbers = Known()
+        self._numbered = 0
+        self._sites = Known()
+        self._nested = set()
+        self._backwards = 0
+        self.warm_up_over = None  # called with the batches and the backward passes of a step
+        agent.at_fork.append(self._forked)
+
+    def _forked(self):
+        self._numbers.clear()
+        self._numbered = 0
+        self._backwards = 0
+
+    def install(self):
+        """Registers the global hooks and notes where optimisers are made."""
+        module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+        before, after = make_hooks(self._agent, self._numbers.values, self)
+        self.before, self.after = before, after
+        for handle in (module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)):
+            self._agent.patches.on_restore(handle.remove, GROUP)
+        self._agent.patches.replace(module.Optimizer, "__init__", self._make_init)
+
+    def _make_init(self, original):
+        steps = self
+
+        def __init__(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            steps._agent.attempt(steps._made, self)
+
+        return __init__
+
+    def _made(self, optimizer):
+        self._sites.put(optimizer, self._agent.sites.here())
+
+    def nested(self, optimizer):
+        """Another optimiser's step has begun and not ended. Either it calls this one, or it was left by an exception."""
+        agent = self._agent
+        if agent.thread not in (None, get_ident()):
+            return
+        pair = (id(agent.stepping), id(optimizer))
+        if pair in self._nested:
+            return
+        if is_on_stack(agent.stepping):
+            self._nested.add(pair)
+            return
+        agent.stepping, agent.step_start = optimizer, now()
+
+    def careful(self, optimizer):
+        """A step outside the steady state."""
+        spent = now() - self._agent.step_start
+        if self._agent.detail & OFF or self._agent.thread not in (None, get_ident()):
+            return
+        actions = self._agent.guard(self._careful, optimizer, spent)
+        if actions:
+            self.stop_if_asked(actions)
+
+    def _careful(self, optimizer, spent):
+        agent = self._agent
+        if not agent.ready():
+            return 0
+        agent.detail &= ~BACKWARD_STEPS
+        return self._count(self._number(optimizer), spent, optimizer)
+
+    def _count(self, number, spent, optimizer):
+        agent = self._agent
+        agent.thread = get_ident()
+        if agent.detail & EVALUATING:
+            self._evaluations.end()
+        agent.steps += 1
+        self._tell_steady_part()
+        if agent.detail & COUNTING:
+            self._actions.finish_counting(agent.steps)
+        site = agent.site()
+        actions = agent.step(number, now() - spent, site)
+        if agent.steps == 1:
+            agent.patches.restore(BEFORE_TRAINING)
+            self._actions.tell_settings("first-step")
+        if agent.detail & LEARNING:
+            agent.attempt(self._inputs.after_step, optimizer)
+            if agent.steps >= WARM_UP_STEPS:
+                self._end_warm_up()
+        if actions:
+            self._actions.perform(actions)
+        return actions
+
+    def _tell_steady_part(self):
+        """The step was steady at first: an evaluation or a window began in it."""
+        agent = self._agent
+        if agent.data_ns or agent.backward_ns:
+            agent.samples(agent.taken)
+            agent.phase(DATA, now() - agent.data_ns, 0)
+            agent.phase(BACKWARD, now() - agent.backward_ns, 0)
+            agent.data_ns = agent.backward_ns = agent.taken = 0
+
+    def _end_warm_up(self):
+        agent = self._agent
+        agent.detail &= ~LEARNING
+        self.warm_up_over(agent.batches / agent.steps, agent.backwards / agent.steps)
+
+    def _number(self, optimizer):
+        number = self._numbers.get(optimizer)
+        if number is None:
+            number = self._numbered
+            self._numbered += 1
+            self._numbers.put(optimizer, number)
+            self._agent.attempt(self._tell, optimizer, number)
+        return number
+
+    def _tell(self, optimizer, number):
+        self._agent.facts.add("optimizer", id=number, site=self._sites.get(optimizer), **describe.optimizer_fact(optimizer))
+
+    def after_backward(self):
+        """Without any step of an optimiser, a backward is one."""
+        agent = self._agent
+        if not agent.detail & BACKWARD_STEPS:
+            if agent.steps > 0:
+                return 0
+            self._backwards += 1
+            waits = len(self._sites) > 0 and not self._inputs.compiler_in_use
+            if self._backwards < (BACKWARDS_OF_ACCUMULATION if waits else BACKWARDS_WITHOUT_STEP):
+                return 0
+            agent.detail |= BACKWARD_STEPS
+        return self._count(0, 0, None)
+
+    def act(self, actions):
+        """What the recorder asked for after a steady step."""
+        self._agent.guard(self._actions.perform, actions)
+        self.stop_if_asked(actions)
+
+    @staticmethod
+    def stop_if_asked(actions):
+        """`run --steps N` ends the program here, in order."""
+        if actions & STOP:
+            raise SystemExit(0)
+
+
+def make_hooks(agent, numbers, steps, data=DATA, backward=BACKWARD):
+    """The two hooks of every step.
+
+    All calls of the recorder stand together, because the first one finds the processor's caches cold. It is the one that carries
+    no time; the others say how long something took by a start as long ago.
+    """
+
+    def before(optimizer, args, kwargs):
+        if agent.stepping is None or agent.stepping is optimizer:
+            agent.stepping = optimizer
+            agent.step_start = now()
+            if kwargs or len(args) > 1:
+                return with_timed_closure(agent, args, kwargs)
+        else:
+            agent.guard(steps.nested, optimizer)
+        return None
+
+    def after(optimizer, args, kwargs):
+        if agent.stepping is not optimizer:
+            return
+        agent.stepping = None
+        number = numbers.get(id(optimizer))
+        if agent.detail or number is None:
+            return steps.careful(optimizer)
+        spent = now() - agent.step_start
+        try:
+            agent.steps += 1
+            agent.samples(agent.taken)
+            if agent.data_ns:
+                agent.phase(data, now() - agent.data_ns, 0)
+            if agent.backward_ns:
+                agent.phase(backward, now() - agent.backward_ns, 0)
+            agent.data_ns = agent.backward_ns = agent.taken = 0
+            actions = agent.step(number, now() - spent, 0)
+        except Exception as error:
+            agent.fail(error)
+            return
+        if actions:
+            steps.act(actions)
+
+    return before, after
+
+
+def with_timed_closure(agent, args, kwargs):
+    """A closure computes the loss inside the optimiser's step: its time is not the optimiser's."""
+
+    def timed(closure):
+        def run():
+            start = now()
+            try:
+                return closure()
+            finally:
+                agent.step_start += now() - start
+
+        return run
+
+    closure = kwargs.get("closure")
+    if callable(closure):
+        return args, dict(kwargs, closure=timed(closure))
+    if len(args) > 1 and callable(args[1]):
+        return (args[0], timed(args[1])) + tuple(args[2:]), kwargs
+    return None
+
+
+def is_on_stack(optimizer):
+    """Whether a method of the optimiser is being executed."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_argcount and code.co_varnames[0] == "self" and frame.f_locals.get("self") is optimizer:
+            return True
+        frame = frame.f_back
+    return False

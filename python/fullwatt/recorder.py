@@ -1,0 +1,67 @@
+"""The recorder's C interface (fullwatt/record/recorder/recorder.h) and the numbers of its format (fullwatt/record/format.hpp)."""
+
+import ctypes
+
+VERSION = 1
+
+TRAINER, WORKER = 0, 1
+DATA, BACKWARD, OPTIMIZER, SAVE, GARBAGE, EVALUATION, COMPILE, AGENT = range(8)
+MEMORY, LOSS, FETCH, MARK, TROUBLE = 11, 12, 13, 14, 15
+EVALUATED, SAVED, COMPILED, MEASURED, CEILING_STEP, COUNTING = 8, 16, 32, 64, 128, 256
+OPEN_TIMES, OPEN_CAUSES, CLOSE, MEASURE, STOP, COUNT, CEILING = 1, 2, 4, 8, 16, 32, 64
+TIMES_WINDOW, CAUSES_WINDOW = 1, 2
+
+_INT, _U32, _U64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
+# ctypes turns a Python integer into a pointer twice as fast as into an exact type, and the 64-bit calling conventions of
+# Linux pass both alike. Used for the calls of every step.
+_FAST = ctypes.c_void_p
+
+
+class Recorder:
+    """The loaded library. Short calls keep the interpreter's lock: giving it away could cost a whole switch interval."""
+
+    def __init__(self, path):
+        held, free = ctypes.PyDLL(path), ctypes.CDLL(path)
+        self._text = _bind(held, "fullwatt_text", [ctypes.c_char_p, _U32], _U32)
+        self._trouble = _bind(held, "fullwatt_trouble", [], ctypes.c_char_p)
+        self._open = _bind(free, "fullwatt_open", [ctypes.c_char_p, _INT, _INT], _INT)
+        self._yield = _bind(free, "fullwatt_yield", [_INT, ctypes.c_char_p], None)
+        self.version = _bind(held, "fullwatt_version", [], _INT)
+        self.phase = _bind(held, "fullwatt_phase", [_FAST, _FAST, _FAST], None)
+        self.step = _bind(held, "fullwatt_step", [_FAST, _FAST, _FAST], _U32)
+        self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
+        self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
+        self.flag = _bind(held, "fullwatt_flag", [_U32], None)
+        self.cost = _bind(held, "fullwatt_cost", [_U64], None)
+        self.record = _bind(held, "fullwatt_record", [_INT, _INT, _U32, _U64, _U64, _U64, _U64, _U32, _U32], None)
+        self.window_open = _bind(free, "fullwatt_window_open", [_INT], _INT)
+        self.window_close = _bind(free, "fullwatt_window_close", [], None)
+        self.postpone = _bind(held, "fullwatt_postpone", [], None)
+        self.close = _bind(free, "fullwatt_close", [], None)
+        self.forked = _bind(held, "fullwatt_forked", [], None)
+
+    def open(self, folder, role, rank):
+        """Opens the spool; an empty text, or why it could not."""
+        if self.version() != VERSION:
+            return "the recorder has version %d, the agent needs %d" % (self.version(), VERSION)
+        return "" if self._open(folder.encode("utf-8", "surrogateescape"), role, rank) == 0 else self.trouble()
+
+    def trouble(self):
+        """What went wrong last."""
+        return (self._trouble() or b"").decode("utf-8", "replace")
+
+    def text(self, text):
+        """The id of a text in the spool."""
+        data = text.encode("utf-8", "replace")
+        return self._text(data, len(data))
+
+    def give_way(self, yes, to_whom):
+        """Another profiler takes or leaves CUPTI's seat."""
+        self._yield(1 if yes else 0, to_whom.encode("utf-8", "replace"))
+
+
+def _bind(library, name, arguments, result):
+    function = getattr(library, name)
+    function.argtypes = arguments
+    function.restype = result
+    return function

@@ -1,0 +1,33 @@
+"""Something known about objects that are not ours, for as long as they live; they need not be hashable."""
+
+import weakref
+
+
+class Known:
+    """Values by object. `values` is a plain dictionary by id(object), for those who are in a hurry."""
+
+    def __init__(self):
+        self.values = {}
+        self._references = {}
+
+    def put(self, thing, value):
+        """Remembers a value until the object is gone."""
+        key = id(thing)
+        self._references[key] = weakref.ref(thing, lambda _: self._forget(key))
+        self.values[key] = value
+
+    def get(self, thing):
+        """The value, or None."""
+        return self.values.get(id(thing))
+
+    def clear(self):
+        """Forgets everything."""
+        self.values.clear()
+        self._references.clear()
+
+    def __len__(self):
+        return len(self.values)
+
+    def _forget(self, key):
+        self.values.pop(key, None)
+        self._references.pop(key, None)

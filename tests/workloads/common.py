@@ -1,0 +1,110 @@
+"""What the training programs of this folder share: arguments, the device, and a clock of their own.
+
+The training loops stand in the programs, as users write them. What `Meter` measures is held against what fullwatt says about the same run.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+
+EXIT_SKIPPED = 77
+
+
+def need(module):
+    """The module, or the end of the program with the code that means skipped."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        print(f"skipped: {error}")
+        sys.exit(EXIT_SKIPPED)
+
+
+class Meter:
+    """The program's own clock: `step` ends a training step and tells whether to go on."""
+
+    WARM_UP = 10
+    BUSY_REPEATS = 5
+
+    def __init__(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--seconds", type=float, default=12.0, help="end this long after the first step")
+        parser.add_argument("--steps", type=int, default=0, help="end after so many steps; 0: only by time")
+        parser.add_argument("--json", metavar="FILE", help="write the program's own measurement")
+        parser.add_argument("--trace", action="store_true", help="write when each step ended, too")
+        self.options = parser.parse_args()
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.ends, self.samples = [], []
+        self.waits, self.costs = [], []  # (step, seconds)
+        torch.manual_seed(0)
+
+    def pick(self, gpu, cpu):
+        """A size that suits the device."""
+        return gpu if self.device == "cuda" else cpu
+
+    def data(self):
+        """The batch is here: what passed since the last step was waiting for it."""
+        if self.ends:
+            self.waits.append((len(self.ends), time.perf_counter() - self.ends[-1] / 1e9))
+
+    def planted(self, started):
+        """The planted line, begun at `started` (time.perf_counter), has ended."""
+        self.costs.append((len(self.ends), time.perf_counter() - started))
+
+    def step(self, samples):
+        now = time.perf_counter_ns()
+        self.ends.append(now)
+        self.samples.append(samples)
+        return len(self.ends) != self.options.steps and now - self.ends[0] < self.options.seconds * 1e9
+
+    def finish(self, loss=None, run_step=None):
+        """Ends the measurement. `run_step` is a step without its waits, for the busy time of the GPU."""
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        result = self.result(time.perf_counter_ns())
+        result["loss"] = None if loss is None else float(loss.detach()).hex()
+        print("steps={steps} seconds={seconds:.2f} samples_per_second={samples_per_second:.1f}".format(**result), flush=True)
+        if self.options.json and os.environ.get("RANK", "0") == "0":
+            result["busy_ms"] = self.busy(run_step) if run_step and self.device == "cuda" else None
+            with open(self.options.json, "w", encoding="utf-8") as file:
+                json.dump(result, file)
+
+    def busy(self, run_step):
+        """GPU time of one step by CUDA events. The queue fills behind a sleeping kernel, so the host's gaps fall out."""
+        times = []
+        for _ in range(self.BUSY_REPEATS):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            torch.cuda._sleep(100_000_000)
+            start.record()
+            run_step()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(end))
+        return statistics.median(times)
+
+    def result(self, end):
+        first = min(self.WARM_UP, len(self.ends) // 2)
+        intervals = sorted((b - a) / 1e6 for a, b in zip(self.ends[first:], self.ends[first + 1:])) or [0.0]
+        seconds = (end - self.ends[first]) / 1e9
+        result = {
+            "device": self.device, "torch": torch.__version__, "python": sys.version.split()[0], "steps": len(self.ends),
+            "seconds": seconds, "samples_per_second": sum(self.samples[first + 1:]) / seconds,
+            "step_ms": {"median": statistics.median(intervals), "mean": statistics.fmean(intervals), "p05": intervals[len(intervals) // 20],
+                        "p95": intervals[-1 - len(intervals) // 20], "count": len(intervals)},
+            "data_ms": self.per_step(self.waits, first), "planted_ms": self.per_step(self.costs, first),
+        }
+        if self.options.trace:
+            result["ends_ns"] = self.ends
+        return result
+
+    def per_step(self, costs, first):
+        """Milliseconds of a step, in the mean over the steps after the first ones."""
+        if not costs:
+            return None
+        return 1e3 * sum(seconds for step, seconds in costs if step > first) / max(1, len(self.ends) - first - 1)
