@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "fullwatt/explain/calls.hpp"
 #include "fullwatt/explain/causes.hpp"
 #include "fullwatt/explain/idle.hpp"
 

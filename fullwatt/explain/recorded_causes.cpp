@@ -42,12 +42,14 @@ double RecordedCauses::step_ms() const {
 RecordedCauses read_causes(const model::TrainingProcess& process, const ProcessFacts& facts, const Steps& steps,
                            int device) {
   RecordedCauses causes{Sites(process, facts), {}};
-  for (auto& window : step_windows(process, steps.all, model::RecordedWindow::Mode::causes)) {
+  const auto windows = step_windows(process, steps.all, model::RecordedWindow::Mode::causes);
+  auto timelines = host_timelines(process, causes.sites, windows);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
     CausesWindow read;
-    read.host = host_timeline(process, causes.sites, window);
-    read.activities = activities_in(process, window, device);
-    read.launches = launches_in(process, window.range);
-    read.window = std::move(window);
+    read.window = windows[i];
+    read.host = std::move(timelines[i]);
+    read.activities = activities_in(process, windows[i], device);
+    read.launches = launches_in(process, windows[i].range);
     causes.windows.push_back(std::move(read));
   }
   return causes;

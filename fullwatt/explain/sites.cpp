@@ -20,9 +20,16 @@ bool is_under(std::string_view file, const std::vector<std::string>& prefixes) {
   });
 }
 
-/// What Inductor writes is PyTorch's, wherever it lies.
+/// Inductor's code lies where its cache is told to, named by a hash: /tmp/cache/gz/cgz474njfzrgf5jd….py
+bool is_inductors(std::string_view file) {
+  const auto name = base::file_name(file);
+  if (contains(file, "/torchinductor_")) return true;
+  if (name.size() < 48 || !name.starts_with('c') || !name.ends_with(".py")) return false;
+  return base::file_name(base::folder_of(file)) == name.substr(1, 2);
+}
+
 bool is_torch(std::string_view file) {
-  return contains(file, "-packages/torch/") || contains(file, "/torchinductor_") || contains(file, "-packages/triton/");
+  return contains(file, "-packages/torch/") || contains(file, "-packages/triton/") || is_inductors(file);
 }
 
 /// The folder of the package that was started with -m when it is an installed one: then that is the user's code.

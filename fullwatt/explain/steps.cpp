@@ -19,7 +19,7 @@ constexpr double kSameShare = 0.02;
 /// A run is looked at in stretches; a few of them may be left out.
 constexpr std::size_t kStretches = 10;
 constexpr std::size_t kShortestStretch = 4;
-constexpr double kSameStretch = 0.05;
+constexpr double kSameStretch = 0.15;
 constexpr std::ptrdiff_t kMostStrange = 2;
 
 double at_quantile(const std::vector<double>& sorted, double share) {

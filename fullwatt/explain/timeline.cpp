@@ -1,143 +1,14 @@
 #include "fullwatt/explain/timeline.hpp"
 
 #include <algorithm>
-#include <map>
-#include <unordered_map>
+#include <optional>
 
 #include "fullwatt/explain/causes.hpp"
+#include "fullwatt/explain/line_votes.hpp"
 #include "fullwatt/explain/samples.hpp"
 
 namespace fullwatt::explain {
 namespace {
-
-/// Between two calls into CUDA that are no further apart than this the framework prepares the next launch: an eager
-/// operator takes 5 to 40 µs from launch to launch, up to twice that while it is recorded.
-constexpr std::uint64_t kLaunchPeriodNs = 100'000;
-/// An asynchronous copy that takes longer than this waited for something.
-constexpr std::uint64_t kBlockingCopyNs = 20'000;
-/// PyTorch's blocking copy is an asynchronous one and a synchronisation right behind it.
-constexpr std::uint64_t kSameOperationNs = 50'000;
-
-constexpr std::uint8_t kToDevice = 1;
-constexpr std::uint8_t kPageable = 1;
-
-/// A call of the host thread, outermost only.
-struct HostCall {
-  Interval range;
-  std::int32_t index = -1;
-  Work work = Work::launch;
-  bool blocks = false;
-};
-
-HostPhase phase_at(const std::vector<PhasePiece>& phases, std::uint64_t time) {
-  const auto after =
-      std::ranges::upper_bound(phases, time, {}, [](const PhasePiece& piece) { return piece.range.start_ns; });
-  return after == phases.begin() ? HostPhase::rest : std::prev(after)->phase;
-}
-
-/// What the copies of a window were, by correlation.
-std::unordered_map<std::uint64_t, const model::GpuActivity*> copies_of(const model::TrainingProcess& process,
-                                                                       const Interval& range) {
-  std::unordered_map<std::uint64_t, const model::GpuActivity*> copies;
-  auto at = std::ranges::lower_bound(process.activities, range.start_ns, {}, &model::GpuActivity::start_ns);
-  for (; at != process.activities.end() && at->start_ns < range.end_ns; ++at) {
-    if (at->kind == model::GpuActivity::Kind::copy) copies[at->correlation] = &*at;
-  }
-  return copies;
-}
-
-class Calls {
- public:
-  Calls(const model::TrainingProcess& process, const std::vector<PhasePiece>& phases, const Interval& range)
-      : process_(process), copies_(copies_of(process, range)) {
-    const auto thread = training_thread(process, phases, range);
-    std::vector<std::int32_t> chosen;
-    auto at = std::ranges::lower_bound(process.calls, range.start_ns, {}, &model::ApiCall::start_ns);
-    for (; at != process.calls.end() && at->start_ns < range.end_ns; ++at) {
-      if (at->thread != thread && phase_at(phases, at->start_ns) != HostPhase::backward) continue;
-      chosen.push_back(static_cast<std::int32_t>(at - process.calls.begin()));
-    }
-    // Outer calls before those inside them.
-    std::ranges::stable_sort(chosen, {}, [&](std::int32_t index) {
-      const auto& call = process.calls[static_cast<std::size_t>(index)];
-      return std::pair(call.start_ns, ~call.end_ns);
-    });
-    for (const auto index : chosen) add(process.calls[static_cast<std::size_t>(index)], index, range.end_ns);
-  }
-  std::vector<HostCall> take() { return std::move(calls_); }
-
- private:
-  void add(const model::ApiCall& call, std::int32_t index, std::uint64_t limit) {
-    auto made = judge(call, index);
-    made.range.end_ns = std::min(made.range.end_ns, limit);
-    if (!calls_.empty() && made.range.start_ns < calls_.back().range.end_ns) {
-      auto& outer = calls_.back();
-      // The driver's part of a runtime call, or another autograd thread at the same time.
-      if (made.range.end_ns <= outer.range.end_ns) return refine(outer, made);
-      made.range.start_ns = outer.range.end_ns;
-    }
-    if (made.range.length_ns() > 0) calls_.push_back(made);
-  }
-
-  /// The first launch of a kernel loads its module: the call inside says more than the one around it.
-  static void refine(HostCall& outer, const HostCall& inner) {
-    const bool plain = outer.work == Work::launch && !outer.blocks;
-    const bool most = inner.range.length_ns() * 2 > outer.range.length_ns();
-    if (plain && most && (inner.work != Work::launch || inner.blocks)) {
-      outer.work = inner.work;
-      outer.blocks = inner.blocks;
-    }
-  }
-
-  HostCall judge(const model::ApiCall& call, std::int32_t index) const {
-    HostCall made{{call.start_ns, std::max(call.end_ns, call.start_ns)}, index, Work::launch, false};
-    switch (classify_call(process_.text(call.name))) {
-      case CallCategory::sync:
-        made.work = ends_copy_to_device(call) ? Work::copy_wait : Work::sync;
-        made.blocks = true;
-        break;
-      case CallCategory::copy:
-        judge_copy(call, made);
-        break;
-      case CallCategory::allocator:
-        made.work = Work::allocator;
-        break;
-      case CallCategory::module_load:
-        made.work = Work::module_load;
-        break;
-      case CallCategory::launch:
-      case CallCategory::other:
-        break;
-    }
-    return made;
-  }
-
-  void judge_copy(const model::ApiCall& call, HostCall& made) const {
-    const auto* copy = copy_of(call);
-    if (copy == nullptr || made.range.length_ns() <= kBlockingCopyNs) return;
-    if (copy->source_kind != kPageable && copy->destination_kind != kPageable) return;
-    made.work = copy->copy_kind == kToDevice ? Work::copy_wait : Work::sync;
-    made.blocks = true;
-  }
-
-  const model::GpuActivity* copy_of(const model::ApiCall& call) const {
-    const auto at = copies_.find(call.correlation);
-    return at == copies_.end() ? nullptr : at->second;
-  }
-
-  /// A synchronisation that is a copy to the GPU itself (cudaMemcpy), or ends one that was just begun.
-  bool ends_copy_to_device(const model::ApiCall& call) const {
-    const auto* copy = copy_of(call);
-    if (copy == nullptr && !calls_.empty() && call.start_ns < calls_.back().range.end_ns + kSameOperationNs) {
-      copy = copy_of(process_.calls[static_cast<std::size_t>(calls_.back().index)]);
-    }
-    return copy != nullptr && copy->copy_kind == kToDevice;
-  }
-
-  const model::TrainingProcess& process_;
-  std::unordered_map<std::uint64_t, const model::GpuActivity*> copies_;
-  std::vector<HostCall> calls_;
-};
 
 /// The phases that are a cause by themselves.
 std::optional<Work> work_of_phase(HostPhase phase) {
@@ -162,21 +33,49 @@ std::optional<Work> work_of_phase(HostPhase phase) {
   return std::nullopt;
 }
 
+/// How far apart calls may be while launches follow each other: an eager operator takes 5 to 40 µs from launch to
+/// launch, more on a slow host and while it is recorded.
+std::uint64_t launch_period(const std::vector<HostCall>& calls) {
+  constexpr std::uint64_t kShortestNs = 100'000;
+  constexpr std::uint64_t kLongestNs = 500'000;
+  std::vector<std::uint64_t> gaps;
+  for (std::size_t i = 1; i < calls.size(); ++i) {
+    gaps.push_back(calls[i].range.start_ns - calls[i - 1].range.end_ns);
+  }
+  if (gaps.empty()) return kShortestNs;
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  std::ranges::nth_element(gaps, middle);
+  return std::clamp(4 * *middle, kShortestNs, kLongestNs);
+}
+
+/// What is read of a window before its segments are cut.
+struct WindowParts {
+  WindowParts(const model::TrainingProcess& process, const StepWindow& window)
+      : range(window.range),
+        phases(phases_in(process, window.range)),
+        samples(process, phases, window.range),
+        calls(host_calls(process, phases, window.range)),
+        period_ns(launch_period(calls)) {}
+
+  Interval range;
+  std::vector<PhasePiece> phases;
+  PhaseSamples samples;
+  std::vector<HostCall> calls;
+  std::uint64_t period_ns;
+};
+
 class Timeline {
  public:
-  Timeline(const model::TrainingProcess& process, const Sites& sites, const StepWindow& window)
-      : sites_(sites),
-        range_(window.range),
-        phases_(phases_in(process, window.range)),
-        samples_(process, phases_, window.range),
-        calls_(Calls(process, phases_, window.range).take()) {}
+  Timeline(const WindowParts& parts, const Sites& sites, const StepLayout& layout, const LineVotes& votes)
+      : parts_(parts), sites_(sites), layout_(layout), votes_(votes) {}
 
   std::vector<HostSegment> build() {
-    auto call = calls_.begin();
-    for (const auto& piece : phases_) {
+    auto call = parts_.calls.begin();
+    const auto end = parts_.calls.end();
+    for (const auto& piece : parts_.phases) {
       auto cursor = piece.range.start_ns;
-      while (call != calls_.end() && call->range.end_ns <= cursor) ++call;
-      for (; call != calls_.end() && call->range.start_ns < piece.range.end_ns; ++call) {
+      while (call != end && call->range.end_ns <= cursor) ++call;
+      for (; call != end && call->range.start_ns < piece.range.end_ns; ++call) {
         if (call->range.start_ns > cursor) between_calls(piece, {cursor, call->range.start_ns});
         const auto start = std::max(cursor, call->range.start_ns);
         cursor = std::min(call->range.end_ns, piece.range.end_ns);
@@ -204,11 +103,12 @@ class Timeline {
 
   /// The gap between two calls that the range belongs to is short.
   bool launches_follow(const Interval& range) const {
+    const auto& calls = parts_.calls;
     const auto after =
-        std::ranges::lower_bound(calls_, range.end_ns, {}, [](const HostCall& c) { return c.range.start_ns; });
-    const auto begin = after == calls_.begin() ? range_.start_ns : std::prev(after)->range.end_ns;
-    const auto end = after == calls_.end() ? range_.end_ns : after->range.start_ns;
-    return !calls_.empty() && end < begin + kLaunchPeriodNs;
+        std::ranges::lower_bound(calls, range.end_ns, {}, [](const HostCall& c) { return c.range.start_ns; });
+    const auto begin = after == calls.begin() ? parts_.range.start_ns : std::prev(after)->range.end_ns;
+    const auto end = after == calls.end() ? parts_.range.end_ns : after->range.start_ns;
+    return !calls.empty() && end < begin + parts_.period_ns;
   }
 
   void between_calls(const PhasePiece& piece, const Interval& range) {
@@ -219,53 +119,65 @@ class Timeline {
 
   /// Cuts a stretch halfway between its samples.
   void by_samples(const PhasePiece& piece, const Interval& range, std::optional<Work> work) {
-    const auto& samples = samples_.in(piece.phase);
+    const auto& samples = parts_.samples.in(piece.phase);
     auto at = std::ranges::lower_bound(samples, range.start_ns, {}, &model::LineSample::at_ns);
     auto cursor = range.start_ns;
     for (; at != samples.end() && at->at_ns < range.end_ns; ++at) {
       const auto next = std::next(at);
       const bool last = next == samples.end() || next->at_ns >= range.end_ns;
       const auto until = last ? range.end_ns : at->at_ns + (next->at_ns - at->at_ns) / 2;
-      by_sample(piece, {cursor, until}, &*at, work);
+      by_stack(piece, {cursor, until}, at->stack, work);
       cursor = until;
     }
-    if (cursor < range.end_ns) {
-      by_sample(piece, {cursor, range.end_ns}, samples_.nearest(piece.phase, middle(range)), work);
-    }
+    if (cursor < range.end_ns) by_stack(piece, {cursor, range.end_ns}, stack_near(piece, middle(range)), work);
   }
 
-  void by_sample(const PhasePiece& piece, const Interval& range, const model::LineSample* sample,
-                 std::optional<Work> work) {
-    if (sample == nullptr) return push(piece, range, work.value_or(Work::unexplained), own_line(piece), nullptr);
-    const auto& moment = sites_.moment(sample->stack);
-    const auto found = moment.running == Owner::torch ? Work::launch : Work::python;
-    push(piece, range, work.value_or(found), line_of(piece, sample), nullptr);
+  void by_stack(const PhasePiece& piece, const Interval& range, std::optional<std::uint32_t> stack,
+                std::optional<Work> work) {
+    if (!stack) return push(piece, range, work.value_or(Work::unexplained), own_line(piece), nullptr);
+    const auto& moment = sites_.moment(*stack);
+    // Without calls to see, what a model's own code does is computing: its operators leave no frame.
+    const bool computes = moment.running == Owner::torch || (parts_.calls.empty() && moment.in_module);
+    push(piece, range, work.value_or(computes ? Work::launch : Work::python), line_of(piece, stack), nullptr);
   }
 
   static std::uint64_t middle(const Interval& range) { return range.start_ns + range.length_ns() / 2; }
   std::uint32_t own_line(const PhasePiece& piece) const { return sites_.line_of_text(piece.site); }
 
   /// Backward pass and optimiser have one line, that of the call; the loader's may run through the user's data set.
-  std::uint32_t line_of(const PhasePiece& piece, const model::LineSample* sample) const {
+  std::uint32_t line_of(const PhasePiece& piece, std::optional<std::uint32_t> stack) const {
     const bool called = piece.phase == HostPhase::backward || piece.phase == HostPhase::optimizer;
     if (called && own_line(piece) != 0) return own_line(piece);
-    const auto line = sample == nullptr ? 0 : sites_.moment(sample->stack).line;
+    const auto line = stack ? sites_.moment(*stack).line : 0;
     return line != 0 ? line : own_line(piece);
   }
-  std::uint32_t line_near(const PhasePiece& piece, const Interval& range) const {
-    return line_of(piece, samples_.nearest(piece.phase, middle(range)));
+
+  /// As the steps laid over each other have it; in a step unlike the others, the nearest sample of the phase.
+  std::optional<std::uint32_t> stack_near(const PhasePiece& piece, std::uint64_t time) const {
+    if (piece.phase == HostPhase::rest) {
+      if (const auto elected = votes_.stack(layout_, time)) return elected;
+    }
+    const auto* sample = parts_.samples.nearest(piece.phase, time);
+    return sample == nullptr ? std::nullopt : std::optional(sample->stack);
   }
-  /// Of a blocking call: a sample taken in it, else the next one after it, else the nearest.
-  std::uint32_t line_of_block(const PhasePiece& piece, const Interval& call) const {
-    const auto* next = samples_.next(piece.phase, call.start_ns);
-    return line_of(piece, next != nullptr ? next : samples_.nearest(piece.phase, call.start_ns));
+  std::uint32_t line_near(const PhasePiece& piece, const Interval& range) const {
+    return line_of(piece, stack_near(piece, middle(range)));
   }
 
+  /// Of a blocking call: a sample taken in it, else as the other steps have it, else the next sample after it.
+  std::uint32_t line_of_block(const PhasePiece& piece, const Interval& call) const {
+    const auto* next = parts_.samples.next(piece.phase, call.start_ns);
+    if (next != nullptr && next->at_ns < call.end_ns) return line_of(piece, next->stack);
+    if (piece.phase == HostPhase::rest) {
+      if (const auto elected = votes_.stack(layout_, middle(call))) return line_of(piece, elected);
+    }
+    return next != nullptr ? line_of(piece, next->stack) : line_near(piece, call);
+  }
+
+  const WindowParts& parts_;
   const Sites& sites_;
-  Interval range_;
-  std::vector<PhasePiece> phases_;
-  PhaseSamples samples_;
-  std::vector<HostCall> calls_;
+  const StepLayout& layout_;
+  const LineVotes& votes_;
   std::vector<HostSegment> segments_;
 };
 
@@ -310,22 +222,22 @@ double own_ms(const HostSegment& segment) {
   return full_queue ? kUsualLaunchMs : static_cast<double>(segment.range.length_ns()) / 1e6;
 }
 
-std::uint64_t training_thread(const model::TrainingProcess& process, const std::vector<PhasePiece>& phases,
-                              const Interval& range) {
-  std::map<std::uint64_t, std::size_t> calls;
-  auto at = std::ranges::lower_bound(process.calls, range.start_ns, {}, &model::ApiCall::start_ns);
-  for (; at != process.calls.end() && at->start_ns < range.end_ns; ++at) {
-    if (phase_at(phases, at->start_ns) != HostPhase::backward) ++calls[at->thread];
+std::vector<std::vector<HostSegment>> host_timelines(const model::TrainingProcess& process, const Sites& sites,
+                                                     const std::vector<StepWindow>& windows) {
+  std::vector<WindowParts> parts;
+  std::vector<StepLayout> layouts;
+  std::vector<PhaseSamples> samples;
+  for (const auto& window : windows) {
+    parts.emplace_back(process, window);
+    layouts.emplace_back(window, parts.back().phases, parts.back().calls);
+    samples.push_back(parts.back().samples);
   }
-  const auto main = static_cast<std::uint64_t>(process.pid);
-  if (calls.contains(main)) return main;
-  const auto most = std::ranges::max_element(calls, {}, [](const auto& item) { return item.second; });
-  return most == calls.end() ? main : most->first;
-}
-
-std::vector<HostSegment> host_timeline(const model::TrainingProcess& process, const Sites& sites,
-                                       const StepWindow& window) {
-  return Timeline(process, sites, window).build();
+  const LineVotes votes(layouts, samples, sites);
+  std::vector<std::vector<HostSegment>> timelines;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    timelines.push_back(Timeline(parts[i], sites, layouts[i], votes).build());
+  }
+  return timelines;
 }
 
 }  // namespace fullwatt::explain

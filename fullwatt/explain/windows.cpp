@@ -32,6 +32,46 @@ bool opens_between_steps(const model::TrainingProcess& process, const model::Rec
   return after == process.steps.begin() || std::prev(after)->optimizer == closing;
 }
 
+/// Steps that do more than train.
+constexpr unsigned kMore = step_flag::kEvaluated | step_flag::kSaved | step_flag::kCompiled | step_flag::kCounting;
+
+/// Whether the step that ends at a boundary only trains.
+bool only_trains(const std::vector<TrainingStep>& steps, std::uint64_t end_ns) {
+  const auto at = std::ranges::lower_bound(steps, end_ns, {}, &TrainingStep::end_ns);
+  return at == steps.end() || at->end_ns != end_ns || !at->has(kMore);
+}
+
+/// Cuts a window at the steps that do more. What is launched before such a step is taken to be done when it begins:
+/// evaluating and saving wait for the GPU.
+std::vector<StepWindow> training_parts(const StepWindow& window, const std::vector<TrainingStep>& steps) {
+  std::vector<StepWindow> parts;
+  StepWindow open;
+  const auto close = [&](bool last) {
+    if (open.boundaries.size() >= 2) {
+      open.range = {open.boundaries.front(), open.boundaries.back()};
+      open.records_end_ns = last ? window.records_end_ns : open.range.end_ns;
+      open.lost = window.lost;
+      parts.push_back(open);
+    }
+    open.boundaries.clear();
+  };
+  open.boundaries.push_back(window.boundaries.front());
+  for (std::size_t i = 1; i < window.boundaries.size(); ++i) {
+    if (!only_trains(steps, window.boundaries[i])) close(false);
+    open.boundaries.push_back(window.boundaries[i]);
+  }
+  close(true);
+  return parts;
+}
+
+void cut_out_more(std::vector<StepWindow>& windows, const std::vector<TrainingStep>& steps) {
+  std::vector<StepWindow> parts;
+  for (const auto& window : windows) {
+    for (auto& part : training_parts(window, steps)) parts.push_back(std::move(part));
+  }
+  if (!parts.empty()) windows = std::move(parts);
+}
+
 void drop_lossy(std::vector<StepWindow>& windows) {
   const auto lost_nothing = [](const StepWindow& window) { return window.lost == 0; };
   if (!std::ranges::any_of(windows, lost_nothing)) return;
@@ -57,6 +97,7 @@ std::vector<StepWindow> step_windows(const model::TrainingProcess& process, cons
     found.push_back({range, std::move(ends), records_end, window.lost});
   }
   drop_lossy(found);
+  cut_out_more(found, steps);
   return found;
 }
 

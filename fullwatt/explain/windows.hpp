@@ -29,7 +29,8 @@ struct StepWindow {
   double steps() const { return static_cast<double>(boundaries.size() - 1); }
 };
 
-/// The windows of a mode that hold at least one whole step. Those that lost records are left out when others lost none.
+/// The windows of a mode that hold at least one whole step. Those that lost records are left out when others lost none;
+/// steps with evaluation, saving or compiling in them are cut out where other steps remain.
 std::vector<StepWindow> step_windows(const model::TrainingProcess& process, const std::vector<TrainingStep>& steps,
                                      model::RecordedWindow::Mode mode);
 

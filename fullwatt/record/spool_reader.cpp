@@ -34,6 +34,7 @@ std::vector<T> read_many(std::string_view bytes, std::size_t offset, std::uint64
   std::vector<T> values;
   if (offset >= bytes.size()) return values;
   values.resize(std::min<std::uint64_t>(count, (bytes.size() - offset) / sizeof(T)));
+  if (values.empty()) return values;
   std::memcpy(values.data(), bytes.data() + offset, values.size() * sizeof(T));
   return values;
 }

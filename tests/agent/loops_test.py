@@ -34,6 +34,43 @@ class LoopsTest(Case):
         self.assertEqual(spool.header.state, 4)
         self.assertGreater(spool.header.hook_cost_ns, 0)
 
+    def test_each_phase_of_a_steady_step_has_its_own_length(self):
+        source = MODEL + """
+import time
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 30
+    def __getitem__(self, i):
+        time.sleep(0.002)
+        return data[i]
+class SlowBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.004)
+        return gradient
+class SlowSgd(torch.optim.SGD):
+    def step(self, closure=None):
+        time.sleep(0.006)
+        return super().step(closure)
+optimizer = SlowSgd(model.parameters(), lr=0.01)
+for x, y in torch.utils.data.DataLoader(Slow(), batch_size=1):
+    SlowBackward.apply(loss_of(x, y)).backward()
+    optimizer.step()
+    time.sleep(0.008)
+"""
+        outcome = self.run_forked(source)
+        self.assert_steps(outcome, 30, 30)
+        steps = outcome.spool().steps()
+        for before, step in list(zip(steps, steps[1:]))[11:]:
+            length = step.end_ns - before.end_ns
+            self.assertGreaterEqual(step.phases["data"], 2_000_000)
+            self.assertGreaterEqual(step.phases["backward"], 4_000_000)
+            self.assertGreaterEqual(step.phases["optimizer"], 6_000_000)
+            self.assertLessEqual(sum(step.phases.values()), length - 8_000_000)
+
     def test_losses_are_the_same_to_the_bit_with_and_without_the_agent(self):
         source = PLAIN + "print(torch.random.get_rng_state().sum(), __import__('random').random())\n"
         source = "import random\nrandom.seed(1)\n" + source

@@ -178,7 +178,8 @@ TEST(Timeline, CoversTheWindowWithoutGaps) {
   const auto windows = step_windows(process, training_steps(process), model::RecordedWindow::Mode::causes);
   ASSERT_EQ(windows.size(), 1U);
   auto cursor = windows.front().range.start_ns;
-  for (const auto& segment : host_timeline(process, sites, windows.front())) {
+  const auto timelines = host_timelines(process, sites, windows);
+  for (const auto& segment : timelines.front()) {
     EXPECT_EQ(segment.range.start_ns, cursor);
     EXPECT_GT(segment.range.end_ns, segment.range.start_ns);
     cursor = segment.range.end_ns;

@@ -114,6 +114,34 @@ TEST(Steps, ARunThatNeverFillsTheQueueGoesAtTheGpusPace) {
   EXPECT_NEAR(measured.steps.mean_ms(), 10.0, 0.1);
 }
 
+TEST(Steps, AHostThatHurriesAndThenWaitsTakesTheMeanOfBoth) {
+  // The loss is read every 40 steps: 39 steps as short as the host can launch, then one that waits for all of them.
+  Script step;
+  step.launches(2, 14, "ampere_sgemm_128x64_tn", 2.5);
+  const auto reading = Script(step).sync(18).python(19, 4.0);
+  RunBuilder builder;
+  const auto cycle = [&] { builder.plain(step, 39).plain(reading, 1); };
+  for (int i = 0; i < 5; ++i) cycle();
+  builder.times(step, 10);
+  for (int i = 0; i < 5; ++i) cycle();
+  const auto measured = measure_steps(process_of(builder));
+  EXPECT_NEAR(measured.time.busy_ms, 5.0, 0.1);
+  EXPECT_NEAR(measured.steps.mean_ms(), 5.1, 0.1) << "5 ms, and 4 ms of Python in 40 steps";
+  EXPECT_NEAR(measured.steps.step_ms.median, 5.1, 0.1);
+}
+
+TEST(Steps, AnotherLoopAtTheEndOfTheRunDoesNotCount) {
+  RunBuilder builder;
+  builder.plain(Script().python(1, 40.0), 80).plain(Script().python(2, 95.0), 5);
+  EXPECT_NEAR(find_steps(process_of(builder)).mean_ms(), 40.0, 0.5);
+}
+
+TEST(Steps, ARunThatGetsSlowerAndSlowerKeepsAllOfItsSteps) {
+  RunBuilder builder;
+  for (int i = 0; i < 100; ++i) builder.plain(Script().python(1, 10.0 + 0.2 * i), 1);
+  EXPECT_NEAR(find_steps(process_of(builder)).mean_ms(), 20.2, 0.3);
+}
+
 TEST(Steps, PhasesThatOverlapNeverExceedTheStep) {
   RunBuilder builder;
   builder.plain(Script().begin(Phase::backward, 1).begin(Phase::garbage, 1).python(1, 4.0).end().end(), 20);

@@ -91,7 +91,7 @@ class CompiledSteps:
             number, optimizer = self._open.pop()
             if number == range_ and in_order:
                 self._steps.after(optimizer, (), {})
-            elif self._agent.stepping is optimizer:
+            elif not in_order and not self._open:
                 self._agent.stepping = None
             if number == range_:
                 return

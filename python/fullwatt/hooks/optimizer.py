@@ -12,7 +12,16 @@ from ..weak import Known
 WARM_UP_STEPS = 10
 BACKWARDS_WITHOUT_STEP = 20  # then each backward counts as a step: the optimiser is not torch's, or is compiled
 BACKWARDS_OF_ACCUMULATION = 200  # the same where there is an optimiser that may still be gathering gradients
+NEAR_FRAMES = 20
 GROUP = "optimizer"
+
+
+class Inner:
+    """An optimiser whose step calls the step of the class it is derived from."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.depth = 1
 
 
 class Steps:
@@ -27,7 +36,6 @@ class Steps:
         self._numbers = Known()
         self._numbered = 0
         self._sites = Known()
-        self._nested = set()
         self._backwards = 0
         self.warm_up_over = None  # called with the batches and the backward passes of a step
         agent.at_fork.append(self._forked)
@@ -58,18 +66,25 @@ class Steps:
     def _made(self, optimizer):
         self._sites.put(optimizer, self._agent.sites.here())
 
-    def nested(self, optimizer):
-        """Another optimiser's step has begun and not ended. Either it calls this one, or it was left by an exception."""
-        agent = self._agent
+    def began_inside(self, optimizer):
+        """A step had begun and not ended. Either it calls this one, or it was left by an exception."""
+        agent, outer = self._agent, self._agent.stepping
         if agent.thread not in (None, get_ident()):
             return
-        pair = (id(agent.stepping), id(optimizer))
-        if pair in self._nested:
-            return
-        if is_on_stack(agent.stepping):
-            self._nested.add(pair)
-            return
-        agent.stepping, agent.step_start = optimizer, now()
+        if isinstance(outer, Inner):
+            outer.depth += outer.optimizer is optimizer
+        elif not is_on_stack(outer):
+            agent.stepping, agent.step_start = optimizer, now()
+        elif outer is optimizer:
+            agent.stepping = Inner(optimizer)
+
+    def ended_inside(self, optimizer):
+        """A step ended that is not the outermost."""
+        inner = self._agent.stepping
+        if isinstance(inner, Inner) and inner.optimizer is optimizer:
+            inner.depth -= 1
+            if inner.depth == 0:
+                self._agent.stepping = optimizer
 
     def careful(self, optimizer):
         """A step outside the steady state."""
@@ -168,17 +183,18 @@ def make_hooks(agent, numbers, steps, data=DATA, backward=BACKWARD):
     """
 
     def before(optimizer, args, kwargs):
-        if agent.stepping is None or agent.stepping is optimizer:
-            agent.stepping = optimizer
-            agent.step_start = now()
-            if kwargs or len(args) > 1:
-                return with_timed_closure(agent, args, kwargs)
-        else:
-            agent.guard(steps.nested, optimizer)
+        if agent.stepping is not None:
+            agent.guard(steps.began_inside, optimizer)
+            return None
+        agent.stepping = optimizer
+        agent.step_start = now()
+        if kwargs or len(args) > 1:
+            return with_timed_closure(agent, args, kwargs)
         return None
 
     def after(optimizer, args, kwargs):
         if agent.stepping is not optimizer:
+            steps.ended_inside(optimizer)
             return
         agent.stepping = None
         number = numbers.get(id(optimizer))
@@ -225,11 +241,12 @@ def with_timed_closure(agent, args, kwargs):
 
 
 def is_on_stack(optimizer):
-    """Whether a method of the optimiser is being executed."""
+    """Whether a step of the optimiser is being executed, near enough to be the one that calls."""
     frame = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_argcount and code.co_varnames[0] == "self" and frame.f_locals.get("self") is optimizer:
+    for _ in range(NEAR_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "step" and frame.f_locals.get("self") is optimizer:
             return True
         frame = frame.f_back
     return False
