@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "fullwatt/cli/run_watch.hpp"
 #include "fullwatt/doctor/probe/raw.hpp"
 #include "fullwatt/doctor/select.hpp"
+#include "fullwatt/explain/explain.hpp"
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/show/run_text.hpp"
 #include "fullwatt/show/version.hpp"
@@ -71,11 +73,13 @@ model::RunInfo describe(const RunOptions& options, const std::string& folder, co
   return info;
 }
 
-/// Looks at the machine as `doctor` does, without PyTorch: the training itself tells about that.
-base::Result<Examined> look_at_machine() {
+/// Looks at the machine as `doctor` does. Without an interpreter PyTorch is left out: the training itself tells about
+/// it.
+base::Result<Examined> look_at_machine(const std::string& python = {}) {
   ExaminationOptions options;
-  options.no_torch = true;
-  options.timeout_s = 10;
+  options.python = python;
+  options.no_torch = python.empty();
+  options.timeout_s = python.empty() ? 10 : 60;
   return examine(options);
 }
 
@@ -110,11 +114,28 @@ WatchOptions watch_options(const RunOptions& options, const Common& common, cons
   return watch;
 }
 
+/// A training that stayed on the CPU beside an NVIDIA GPU: why PyTorch did not take it has to be asked of PyTorch
+/// itself, with the interpreter that trained.
+bool gpu_left_alone(const ExplainedRun& explained) {
+  const auto& [run, explanation] = explained;
+  const auto known = std::ranges::find(explanation.findings, "model-on-cpu", &model::Finding::id);
+  return explanation.steps > 0 && !explanation.has_gpu && known == explanation.findings.end() && run.machine &&
+         !run.machine->hardware.nvidia().empty();
+}
+
+base::Result<ExplainedRun> explain_with_reasons(const RunOptions& options, const std::string& folder) {
+  auto explained = explain_folder(folder);
+  if (!explained || !gpu_left_alone(*explained)) return explained;
+  if (!options.quiet) fmt::print(stderr, "fullwatt: looks why the GPU was not used\n");
+  keep_machine(look_at_machine(explain::interpreter_of(explained->run)), folder);
+  return explain_folder(folder);
+}
+
 /// The report goes to standard error: standard output is the program's own.
 void report_run(const RunOptions& options, const Common& common, const std::string& folder) {
   const auto style = error_style(common);
   keep_sources(folder);
-  const auto explained = explain_folder(folder);
+  const auto explained = explain_with_reasons(options, folder);
   if (!explained) {
     report(explained.error());
     return;

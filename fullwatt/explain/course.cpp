@@ -102,6 +102,21 @@ double phase_seconds(const model::TrainingProcess& trainer, const Steps& steps, 
   return sum;
 }
 
+/// Evaluation and saving queue work for the GPU that is waited for after their phase has ended: what the steps with
+/// them took longer than plain ones counts where it is more.
+double seconds_of_more(const model::TrainingProcess& trainer, const Steps& steps, model::Phase phase, unsigned flag) {
+  const double told = phase_seconds(trainer, steps, phase);
+  constexpr unsigned kOther = step_flag::kEvaluated | step_flag::kSaved | step_flag::kCompiled | step_flag::kSwitching;
+  double in_phase = 0;
+  double longer = 0;
+  for (const auto& step : steps.all) {
+    if (!step.has(flag) || step.has(kOther & ~flag)) continue;
+    in_phase += step.phase_ms[static_cast<std::size_t>(phase)];
+    longer += step.ms() - steps.mean_ms();
+  }
+  return in_phase > 0 ? told * std::max(1.0, longer / in_phase) : told;
+}
+
 /// What the recorded and measured steps took longer than plain ones would have. Waiting for the GPU when a window opens
 /// is no loss: the steps before, which left it work, were shorter by as much.
 double extra_seconds(const Steps& steps) {
@@ -172,8 +187,8 @@ std::vector<model::BetweenSteps> between_steps(const model::TrainingProcess& tra
   const auto add = [&](const char* id, double spent) {
     if (spent > 0 && whole > 0) between.push_back({id, spent, std::min(1.0, spent / whole)});
   };
-  add("evaluation", phase_seconds(trainer, steps, model::Phase::evaluation));
-  add("checkpoint", phase_seconds(trainer, steps, model::Phase::save));
+  add("evaluation", seconds_of_more(trainer, steps, model::Phase::evaluation, step_flag::kEvaluated));
+  add("checkpoint", seconds_of_more(trainer, steps, model::Phase::save, step_flag::kSaved));
   add("compile", phase_seconds(trainer, steps, model::Phase::compile));
   add("first-steps", first_steps_seconds(steps));
   add("fullwatt", own_seconds(trainer, steps));

@@ -152,6 +152,11 @@ void judge(const Analysis& analysis, model::Explanation& explanation) {
 
 }  // namespace
 
+std::string interpreter_of(const model::Run& run) {
+  const auto trainer = find_trainer(run);
+  return trainer ? parse_facts(run.processes[*trainer]).process.executable : std::string();
+}
+
 model::Explanation explain(const model::Run& run) {
   model::Explanation explanation;
   explanation.info = run.info;

@@ -241,6 +241,10 @@ void profiler(const Json& json, ProcessFacts& facts) {
                              .site = lenient::site(json, "site")});
 }
 
+void evaluation(const Json& json, ProcessFacts& facts) {
+  facts.evaluations.push_back(lenient::site(json, "site"));
+}
+
 void save(const Json& json, ProcessFacts& facts) {
   facts.saves.push_back({.at_ns = when(json),
                          .site = lenient::site(json, "site"),
@@ -287,6 +291,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"memory", memory},
     {"epoch", epoch},
     {"profiler", profiler},
+    {"evaluation", evaluation},
     {"save", save},
     {"agent", agent},
     {"device_check", device_check},

@@ -228,6 +228,7 @@ struct ProcessFacts {
   std::optional<MemoryFact> memory;
   std::vector<EpochFact> epochs;
   std::vector<ProfilerFact> profilers;
+  std::vector<model::Site> evaluations;  ///< where Module.eval() was called
   std::vector<SaveFact> saves;
   std::optional<AgentFact> agent;
   std::optional<DeviceCheckFact> device_check;

@@ -110,6 +110,13 @@ std::string_view nvjet_precision(std::string_view name) {
   return types.starts_with("s") ? "tf32" : std::string_view{};
 }
 
+/// PyTorch hands learning rates and limits to its kernels as doubles, whatever they compute in: only what a kernel is
+/// made for, what its functions take, and what it points at tell.
+bool computes_in_double(std::string_view name) {
+  return has_any(name,
+                 {"f64", "dgemm", "dgemv", "d884", "d1684", "<double", "lambda(double", "double*", "double const*"});
+}
+
 std::string_view precision_of(std::string_view name) {
   if (contains(name, "nvjet_")) return nvjet_precision(name);
   // The attention that cuDNN generates is called f16 for both 16-bit types.
@@ -120,7 +127,7 @@ std::string_view precision_of(std::string_view name) {
   if (has_any(name, {"bf16", "bfloat16"})) return "bf16";
   if (has_any(name, {"f16", "fp16", "half", "h884", "h1688", "h16816", "hmma"})) return "fp16";
   if (has_any(name, {"s1688"})) return "tf32";
-  if (has_any(name, {"f64", "dgemm", "dgemv", "double", "d884", "d1684"})) return "fp64";
+  if (computes_in_double(name)) return "fp64";
   if (has_any(name, {"f32", "sgemm", "sgemv", "scudnn", "float", "simt"})) return "fp32";
   return {};
 }

@@ -119,6 +119,25 @@ bool SourceFacts::referenced(std::string_view wanted) const {
   });
 }
 
+model::Site set_at(const SourceFacts& source, std::initializer_list<std::string_view> names) {
+  const auto named = [&](std::string_view found) {
+    return std::ranges::any_of(names, [&](std::string_view wanted) {
+      return found.ends_with(wanted) &&
+             (found.size() == wanted.size() || found[found.size() - wanted.size() - 1] == '.');
+    });
+  };
+  model::Site last;
+  for (const auto& file : source.files) {
+    for (const auto& assignment : file.assignments) {
+      if (named(assignment.target)) last = {file.path, assignment.line, assignment.function};
+    }
+    for (const auto& call : file.calls) {
+      if (named(call.name)) last = {file.path, call.line, call.function};
+    }
+  }
+  return last;
+}
+
 SourceFacts parse_source_facts(const std::string& text) {
   const auto json = Json::parse(text, nullptr, false);
   SourceFacts facts;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -87,6 +88,10 @@ struct SourceFacts {
   /// Whether a name is used anywhere but where it is defined.
   bool referenced(std::string_view name) const;
 };
+
+/// Where the user's code makes a setting: the last assignment to, or call of, one of these names. `cudnn.benchmark` is
+/// also found as torch.backends.cudnn.benchmark.
+model::Site set_at(const SourceFacts& source, std::initializer_list<std::string_view> names);
 
 /// Empty when the file is absent or broken.
 SourceFacts parse_source_facts(const std::string& json);

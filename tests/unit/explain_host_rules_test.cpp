@@ -105,6 +105,29 @@ TEST(CourseRulesTest, LongStepsThatNothingExplainsAreOutliers) {
   EXPECT_NEAR(*finding.gain_ms, 300 / 20.0, 3);
 }
 
+TEST(CourseRulesTest, AStepThatPaysForHurriedOnesIsNoOutlier) {
+  RunBuilder builder;
+  say(builder, {});
+  auto hurried = Script().library(15, 2);
+  auto paying = forward().library(15, 190);
+  finish(paying);
+  for (int i = 0; i < 10; ++i) builder.plain(healthy_script(), 15).plain(hurried, 4).plain(paying, 1);
+  builder.times(healthy_script(), 10).causes(healthy_script(), 10);
+  expect_not_found(builder, "step-outliers");
+}
+
+TEST(CourseRulesTest, WhatTheGpuStillDoesAfterAnEvaluationBelongsToIt) {
+  auto evaluating = healthy_script();
+  evaluating.begin(Phase::evaluation, 30).library(30, 100).end().library(31, 5000);
+  auto builder = healthy();
+  builder.flagged(evaluating, 1, record::kEvaluated).plain(healthy_script(), 5);
+  builder.fact("evaluation", R"({"site":{"file":"/home/ada/train.py","line":30,"function":"validate"}})");
+  const auto finding = expect_found(builder, "evaluation-dominates");
+  EXPECT_NEAR(std::stod(finding.facts.at("seconds")), 5.1, 0.2);
+  EXPECT_EQ(finding.line, 30);
+  EXPECT_GT(*finding.gain_ms, 0) << "spread over the steps";
+}
+
 TEST(CourseRulesTest, EvaluationAndSavingAreToldByTheirShareOfTheRun) {
   auto evaluating = healthy_script();
   evaluating.begin(Phase::evaluation, 30).library(30, 8000).end();
@@ -153,12 +176,38 @@ TEST(LeakRulesTest, StepsThatGetLongerAreADecay) {
   EXPECT_GT(std::stod(expect_found(builder, "step-time-decay").facts.at("value")), 20);
 }
 
+TEST(LeakRulesTest, NoiseAboutTheSameLengthIsNoDecay) {
+  auto builder = healthy();
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    model::TrendBucket bucket;
+    bucket.plain_steps = 1;
+    bucket.plain_sum_ns = (i % 7 == 0 ? 10 : i % 9 == 0 ? 150 : 50 + i / 10) * 1'000'000;
+    builder.process().trend.push_back(bucket);
+  }
+  expect_not_found(builder, "step-time-decay");
+}
+
 TEST(DeviceRulesTest, ATrainingOnTheCpuBesideAGpuIsAnError) {
   auto builder = on_cpu();
+  builder.fact("process", R"({"pid":1,"torch":"2.11.0+cu130","cuda":"13.0"})");
   expect_not_found(builder, "model-on-cpu");
   add_nvidia(*builder.run().machine);
   const auto finding = expect_found(builder, "model-on-cpu");
   EXPECT_EQ(finding.severity, model::Severity::error);
+  EXPECT_GT(*finding.gain_ms, 10);
+}
+
+TEST(DeviceRulesTest, AGpuThatCannotBeUsedIsExplainedByTheLayersBelow) {
+  auto builder = on_cpu();
+  builder.fact("process", R"({"pid":1,"torch":"2.11.0+cu130","cuda":"13.0"})");
+  auto& machine = *builder.run().machine;
+  add_nvidia(machine);
+  machine.hardware.gpus.back().driver = "nouveau";
+  machine.nvml.devices.clear();
+  machine.cuda.answers.devices.clear();
+  expect_not_found(builder, "model-on-cpu");
+  const auto finding = expect_found(builder, "nouveau-bound");
+  EXPECT_NEAR(*finding.charged_ms, 50, 1) << "the whole step is computing";
   EXPECT_GT(*finding.gain_ms, 10);
 }
 

@@ -67,6 +67,13 @@ constexpr Row kRows[] = {
      "pingpong",
      "matmul", "bf16", true},
     {"cutlass_80_tensorop_i16832gemm_s8_128x256_128x3_tn_align16", "matmul", "int8", true},
+    {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+     "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, "
+     "(at::native::ADAM_MODE)1, false>, float const*, double, double, double, double, double, bool, float const*>",
+     "optimizer", "fp32", false},
+    {"void at::native::vectorized_elementwise_kernel<2, at::native::BinaryFunctor<double, double, double, "
+     "at::native::binary_internal::DivFunctor<double> >, std::array<char*, 3ul> >",
+     "elementwise", "fp64", false},
     {"void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>", "matmul", "fp64", true},
     // cuDNN
     {"sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x32x32_stage4_warpsize4x1x1_g1_"

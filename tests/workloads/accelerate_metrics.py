@@ -25,7 +25,7 @@ def main():
     meter = Meter()
     torch.set_float32_matmul_precision("high")
     accelerator = accelerate.Accelerator(mixed_precision=meter.pick("bf16", "no"), cpu=meter.device == "cpu")
-    width, batch = meter.pick(1024, 64), meter.pick(8192, 32)
+    width, batch = meter.pick(1024, 64), meter.pick(32768, 32)
     features = torch.randn(batch, width, device=meter.device)
     targets = torch.randn(batch, width, device=meter.device)
     model = nn.Sequential(*[Block(width) for _ in range(12)])

@@ -20,11 +20,11 @@ def main():
     meter = Meter()
     device = meter.device
     torch.set_float32_matmul_precision("high")
-    batch, width = meter.pick(8192, 32), meter.pick(1024, 256)
+    batch, width = meter.pick(4096, 32), meter.pick(512, 256)
     batches = [torch.randn(batch, width) for _ in range(8)]
     if device == "cuda":
         batches = [spectra.pin_memory() for spectra in batches]
-    model = Autoencoder(width, meter.pick(2048, 256)).to(device)
+    model = Autoencoder(width, meter.pick(8192, 256)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
     step, going = 0, True
     while going:

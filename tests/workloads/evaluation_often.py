@@ -10,7 +10,7 @@ from common import Meter
 
 @torch.no_grad()
 def evaluate(model, features, labels):
-    model.eval()
+    model.eval()  # planted
     hits = torch.zeros((), device=labels.device)
     for _ in range(60):
         hits += (model(features).argmax(1) == labels).float().mean()  # planted

@@ -1,4 +1,4 @@
-"""A hundred tiny layers: the GPU finishes each kernel before the next one is launched."""
+"""Fifty tiny layers: the GPU finishes each kernel before the next one is launched."""
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ class Residual(nn.Module):
         self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, width)
 
     def forward(self, x):
-        return x + torch.tanh(self.linear(self.norm(x)))
+        return x + torch.tanh(self.linear(self.norm(x)))  # planted
 
 
 class Deep(nn.Module):
@@ -33,7 +33,7 @@ def main():
     torch.set_float32_matmul_precision("high")
     batch, width = meter.pick(1024, 64), 64
     features, labels = torch.randn(batch, width, device=device), torch.randint(8, (batch,), device=device)
-    model = Deep(width, meter.pick(100, 20)).to(device)
+    model = Deep(width, meter.pick(50, 20)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=device == "cuda")
 
     def train_step():

@@ -17,7 +17,7 @@ def main():
     meter = Meter()
     device = meter.device
     torch.set_float32_matmul_precision("high")
-    width, batch = meter.pick(2560, 128), meter.pick(2560, 64)
+    width, batch = meter.pick(3072, 128), meter.pick(8192, 64)
     features = torch.randn(8, batch, width, device=device)
     labels = torch.randint(16, (8, batch), device=device)
     model = network(width).to(device)

@@ -25,7 +25,7 @@ class Mixture(nn.Module):
 class Network(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.layers = nn.Sequential(*[Mixture(width, 8) for _ in range(4)])
+        self.layers = nn.Sequential(*[Mixture(width, 4) for _ in range(2)])
         self.head = nn.Linear(width, 16)
 
     def forward(self, x):
@@ -36,7 +36,7 @@ def main():
     meter = Meter()
     device = meter.device
     torch.set_float32_matmul_precision("high")
-    width, batch = meter.pick(1024, 32), meter.pick(16384, 64)
+    width, batch = meter.pick(1024, 32), meter.pick(65536, 64)
     features, labels = torch.randn(batch, width, device=device), torch.randint(16, (batch,), device=device)
     model = Network(width).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")

@@ -33,7 +33,7 @@ def main():
     meter = Meter()
     device = meter.device
     torch.set_float32_matmul_precision("high")
-    width, batch = meter.pick(4096, 128), meter.pick(4096, 64)
+    width, batch = meter.pick(4096, 128), meter.pick(8192, 64)
     features = torch.randn(batch, width, device=device)
     labels = torch.randint(CLASSES, (batch,), device=device)
     model, metrics = Model(width).to(device), Metrics()

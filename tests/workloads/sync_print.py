@@ -7,7 +7,7 @@ from common import Meter
 
 meter = Meter()
 torch.set_float32_matmul_precision("high")
-width, batch = meter.pick(3072, 128), meter.pick(3072, 64)
+width, batch = meter.pick(3072, 128), meter.pick(10240, 64)
 inputs = torch.randn(batch, width, device=meter.device)
 targets = torch.randn(batch, width, device=meter.device)
 

@@ -34,7 +34,7 @@ def main():
     meter = Meter()
     device = meter.device
     torch.set_float32_matmul_precision("high")
-    width, batch = meter.pick(2560, 128), meter.pick(2560, 64)
+    width, batch = meter.pick(2560, 128), meter.pick(12288, 64)
     features, targets = torch.randn(batch, width, device=device), torch.randn(batch, width, device=device)
     model = nn.Sequential(*[Block(width) for _ in range(4)]).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")

@@ -8,6 +8,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/rules/kernel_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 #include "fullwatt/explain/settings_in_force.hpp"
 
@@ -20,6 +21,8 @@ bool changes_layout(const KernelUse& kernel) {
          base::contains(name, "nchw_to_nhwc") || base::contains(name, "nhwc_to_nchw");
 }
 
+constexpr std::string_view kConvolution = "gpu-convolution";
+
 bool convolves(const KernelUse& kernel) {
   return kernel.kind.kind == "convolution";
 }
@@ -28,6 +31,7 @@ Matches layout(const Case& examined) {
   const auto kernels = kernels_where(examined, changes_layout);
   if (kernels.ms <= 0) return {};
   Match match;
+  match.near({main_line(examined, kConvolution)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, changes_layout, keeps("conv-layout-nchw"))),
               examined.step_ms());
   match.fact("count", number_text(kernels.count));
@@ -63,6 +67,7 @@ Matches benchmark_off(const Case& examined) {
   const auto kernels = kernels_where(examined, convolves);
   if (kernels.ms <= 0) return {};
   Match match;
+  match.near({set_or_spent(examined, {"cudnn.benchmark"}, kConvolution)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, convolves, keeps("cudnn-benchmark-off"))),
               examined.step_ms());
   match.fact("value", shape_text(*facts.input));
@@ -90,6 +95,7 @@ Matches benchmark_thrashes(const Case& examined) {
   const auto steps = static_cast<double>(lengths.size());
   if (count / steps < 0.03 || same_size(examined)) return {};
   Match match;
+  match.near({set_or_spent(examined, {"cudnn.benchmark"}, kConvolution)});
   match.costs(more / steps, more / steps, examined.step_ms()).fact("value", percent(count / steps));
   return {match.saw("cudnn.benchmark", "true", "settings in force")
               .saw("long steps", fmt::format("{:.0f} of {:.0f}", count, steps), "steps")};
@@ -101,6 +107,7 @@ Matches off(const Case& examined) {
   const auto kernels = kernels_where(examined, concerned);
   if (kernels.ms <= 0) return {};
   Match match;
+  match.near({set_or_spent(examined, {"cudnn.enabled"}, kConvolution)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, concerned, keeps("cudnn-off"))), examined.step_ms());
   return {match.saw("cudnn.enabled", "false", "settings in force")};
 }
@@ -116,6 +123,7 @@ Matches deterministic(const Case& examined) {
   const auto kernels = kernels_where(examined, concerned);
   if (kernels.ms <= 0) return {};
   Match match;
+  match.near({set_or_spent(examined, {"use_deterministic_algorithms", "cudnn.deterministic"}, kConvolution)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, concerned, keeps("deterministic-left-on"))),
               examined.step_ms());
   if (all) match.saw("torch.use_deterministic_algorithms", "true", "settings in force");

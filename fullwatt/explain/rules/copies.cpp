@@ -77,7 +77,7 @@ Matches pageable(const Case& examined) {
   const double exposed = std::min(examined.charged(cause::kGpuCopyToDevice), copies.ms);
   const double charged = waited + exposed;
   Match match;
-  if (!groups.empty()) match.at(groups.front().site);
+  match.near({groups.empty() ? main_line(examined, cause::kGpuCopyToDevice) : groups.front().site});
   match.costs(charged, charged * (1 - keeps("copies-pageable")), examined.step_ms());
   match.fact("count", number_text(copies.bytes / 1e6)).fact("value", number_text(gigabytes_per_second(copies)));
   match.saw("copies from pageable memory",
@@ -128,6 +128,7 @@ Matches fill_the_bus(const Case& examined) {
   const double exposed = std::min(examined.charged(cause::kGpuCopyToDevice), copies.ms);
   if (copies.bytes < 1e6 || examined.share(exposed) < 0.05) return {};
   Match match;
+  match.near({main_line(examined, cause::kGpuCopyToDevice)});
   match.costs(exposed, exposed * (1 - keeps("copies-fill-the-bus")), examined.step_ms());
   match.fact("count", number_text(copies.bytes / 1e6)).fact("value", number_text(gigabytes_per_second(copies)));
   match.fact("limit", number_text(link_gbs(examined).value_or(gigabytes_per_second(copies))));

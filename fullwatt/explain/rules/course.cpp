@@ -16,9 +16,12 @@ const model::BetweenSteps* between(const Case& examined, std::string_view id) {
   return at == parts.end() ? nullptr : &*at;
 }
 
-/// What lies between steps is no part of one: its price is told in seconds.
-Match told(const Case& examined, const model::BetweenSteps& part) {
+/// What lies between steps is told in seconds; spread over the steps it stands in one ranking with all else.
+Match told(const Case& examined, const model::BetweenSteps& part, std::string_view id) {
   Match match;
+  const auto steps = static_cast<double>(std::max<std::uint64_t>(1, examined.evidence.explanation.steps));
+  match.charged_ms = part.seconds * 1e3 / steps;
+  match.gain_ms = *match.charged_ms * (1 - keeps(id));
   match.fact("seconds", seconds_text(part.seconds)).fact("share", percent(part.share));
   match.fact("value", seconds_text(examined.evidence.run.info.seconds));
   return match.saw("time", seconds_text(part.seconds) + " s", "steps");
@@ -27,13 +30,14 @@ Match told(const Case& examined, const model::BetweenSteps& part) {
 Matches evaluation(const Case& examined) {
   const auto* part = between(examined, "evaluation");
   if (part == nullptr || part->share < 0.25) return {};
-  return {told(examined, *part)};
+  const auto& sites = examined.facts().evaluations;
+  return {told(examined, *part, "evaluation-dominates").near({sites.empty() ? model::Site{} : sites.front()})};
 }
 
 Matches checkpoints(const Case& examined) {
   const auto* part = between(examined, "checkpoint");
   if (part == nullptr || part->share < 0.05) return {};
-  auto match = told(examined, *part);
+  auto match = told(examined, *part, "checkpoints-dominate");
   match.fact("count", std::to_string(std::max<std::size_t>(1, examined.facts().saves.size())));
   if (!examined.facts().saves.empty()) match.at(examined.facts().saves.front().site);
   return {match};
@@ -43,7 +47,7 @@ Matches first_steps(const Case& examined) {
   constexpr double kLongStart = 30;
   const auto* part = between(examined, "first-steps");
   if (part == nullptr || part->share < 0.3 || part->seconds < kLongStart) return {};
-  auto match = told(examined, *part);
+  auto match = told(examined, *part, "first-steps-dominate");
   const auto& stats = examined.facts().compile_stats;
   return {match.fact("value", seconds_text(stats ? stats->seconds : 0))};
 }
@@ -57,33 +61,46 @@ std::vector<const TrainingStep*> plain_steps(const Case& examined) {
   return steps;
 }
 
-/// Long steps that no other rule explains: waiting for data, garbage and compiling have their own.
-Matches outliers(const Case& examined) {
-  constexpr std::size_t kLeastSteps = 40;
-  constexpr double kLong = 3;
-  const auto steps = plain_steps(examined);
-  const double usual = examined.evidence.steps.step_ms.median;
-  if (steps.size() < kLeastSteps || usual <= 0) return {};
-  double more = 0;
-  double explained = 0;
+/// What long steps take more than usual. Steps before them that were shorter only left them work: a host that hurries
+/// ahead of the GPU and then waits for it has lost nothing.
+struct LongSteps {
+  double more_ms = 0;
+  double explained_ms = 0;  ///< by waiting for data, garbage, compiling and saving, which have their own rules
   double count = 0;
-  for (const auto* step : steps) {
-    if (step->ms() < kLong * usual) continue;
-    more += step->ms() - usual;
+};
+
+LongSteps long_steps(const Case& examined, double usual_ms, double limit_ms) {
+  LongSteps found;
+  double owed = 0;
+  for (const auto* step : plain_steps(examined)) {
+    const double more = step->ms() - usual_ms - owed;
+    owed = std::max(0.0, -more);
+    if (usual_ms + more < limit_ms) continue;
+    found.more_ms += more;
     for (const auto phase : {HostPhase::data, HostPhase::garbage, HostPhase::compile, HostPhase::save}) {
-      explained +=
+      found.explained_ms +=
           std::max(0.0, step->phase_ms[static_cast<std::size_t>(phase)] - examined.evidence.steps.phase(phase));
     }
-    ++count;
+    ++found.count;
   }
-  const double each = more / static_cast<double>(steps.size());
-  if (count < 5 || explained > 0.5 * more || examined.share(each) < 0.05) return {};
+  return found;
+}
+
+Matches outliers(const Case& examined) {
+  constexpr double kLeastSteps = 40;
+  constexpr double kLong = 3;
+  const auto steps = static_cast<double>(plain_steps(examined).size());
+  const double usual = examined.evidence.steps.step_ms.median;
+  if (steps < kLeastSteps || usual <= 0) return {};
+  const auto seen = long_steps(examined, usual, kLong * usual);
+  const double each = seen.more_ms / steps;
+  if (seen.count < 5 || seen.explained_ms > 0.5 * seen.more_ms || examined.share(each) < 0.05) return {};
   Match match;
   match.costs(each, each, examined.step_ms());
   match.fact("value", ms_text(usual))
       .fact("limit", ms_text(kLong * usual))
-      .fact("count", number_text(static_cast<double>(steps.size()) / count));
-  return {match.saw("long steps", fmt::format("{:.0f} of {}", count, steps.size()), "steps")};
+      .fact("count", number_text(steps / seen.count));
+  return {match.saw("long steps", fmt::format("{:.0f} of {:.0f}", seen.count, steps), "steps")};
 }
 
 constexpr std::array kRules{

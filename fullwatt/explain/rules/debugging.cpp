@@ -12,16 +12,6 @@
 namespace fullwatt::explain {
 namespace {
 
-/// The first call of a function that the source shows, for the report's line.
-model::Site call_site(const Case& examined, std::string_view name) {
-  for (const auto& file : examined.source.files) {
-    for (const auto& call : file.calls) {
-      if (base::contains(call.name, name)) return {file.path, call.line, call.function};
-    }
-  }
-  return {};
-}
-
 /// Of the whole step, since it slows down whatever the host does.
 Match of_step(const Case& examined, std::string_view id) {
   const double gain = examined.step_ms() * (1 - keeps(id));
@@ -33,7 +23,7 @@ Match of_step(const Case& examined, std::string_view id) {
 Matches anomaly_detection(const Case& examined) {
   if (examined.facts().flag("anomaly_detection") != true) return {};
   auto match = of_step(examined, "anomaly-detection-on");
-  if (const auto site = call_site(examined, "detect_anomaly"); site.known()) match.at(site);
+  match.near({set_at(examined.source, {"set_detect_anomaly", "detect_anomaly"})});
   return {match.saw("torch.is_anomaly_enabled()", "true", "settings in force")};
 }
 
@@ -41,7 +31,7 @@ Matches sync_debug(const Case& examined) {
   const auto mode = examined.facts().setting("sync_debug");
   if (!mode || *mode == "0" || *mode == "none" || *mode == "default" || *mode == "false") return {};
   Match match;
-  if (const auto site = call_site(examined, "set_sync_debug_mode"); site.known()) match.at(site);
+  match.near({set_at(examined.source, {"set_sync_debug_mode"})});
   return {match.saw("torch.cuda.get_sync_debug_mode()", *mode, "settings in force")};
 }
 

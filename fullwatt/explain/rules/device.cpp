@@ -24,11 +24,11 @@ bool has_prefix(const Counts& devices, std::string_view prefix) {
                              [&](const auto& item) { return item.second > 0 && item.first.starts_with(prefix); });
 }
 
-/// A GPU that PyTorch can compute on: it saw one, or the machine's examination ran a kernel on it.
+/// A GPU that PyTorch can compute on: it saw one, or it is built for CUDA and the machine's examination ran a kernel.
 std::string working_gpu(const Case& examined) {
   if (!examined.facts().gpus.empty()) return examined.facts().gpus.front().name;
   const auto& machine = examined.evidence.run.machine;
-  if (!machine || !machine->torch.answers.available.is(true)) return {};
+  if (!machine || examined.facts().process.cuda.empty()) return {};
   for (const auto& device : machine->cuda.answers.devices) {
     if (device.launch.is(0)) return device.name;
   }
@@ -40,9 +40,10 @@ Matches on_cpu(const Case& examined) {
   const auto gpu = working_gpu(examined);
   if (model == nullptr || model->devices.empty() || examined.facts().on_gpu() || examined.on_gpu() || gpu.empty())
     return {};
-  double computing = 0;
-  for (const auto cause : {cause::kForward, cause::kBackward, cause::kOptimizer}) computing += examined.charged(cause);
+  const double computing = on_cpu_ms(examined);
   Match match;
+  match.near({set_at(examined.source, {"torch.device"}),
+              examined.facts().optimizers.empty() ? model::Site{} : examined.facts().optimizers.front().site});
   match.costs(computing, computing * (1 - keeps("model-on-cpu")), examined.step_ms());
   match.fact("pid", std::to_string(examined.evidence.trainer->pid));
   match.fact("python", examined.facts().process.executable.empty() ? "python3" : examined.facts().process.executable);

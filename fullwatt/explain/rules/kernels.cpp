@@ -6,6 +6,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/rules/kernel_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 
 namespace fullwatt::explain {
@@ -64,6 +65,7 @@ Matches attention(const Case& examined) {
   const auto kernels = kernels_where(examined, parts);
   if (kernels.ms <= 0 || (calls <= 0 && !writes_attention(examined.source))) return {};
   Match match;
+  match.near({main_line(examined, "gpu-softmax")});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, parts, keeps("attention-slow"))), examined.step_ms());
   match.fact("count", number_text(calls));
   match.saw("softmax kernels", fmt::format("{} a step, {} ms", number_text(kernels.count), ms_text(kernels.ms)),
@@ -85,6 +87,7 @@ Matches elementwise(const Case& examined) {
   const double busy = examined.evidence.gpu_time.busy_ms;
   if (busy <= 0 || kernels.ms < 0.5 * busy || compiled(examined)) return {};
   Match match;
+  match.near({main_line(examined, "gpu-elementwise")});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, moves, keeps("elementwise-heavy"))), examined.step_ms());
   match.fact("kernels", number_text(kernels.count)).fact("share", percent(kernels.ms / busy));
   return {match.saw("element-wise kernels",

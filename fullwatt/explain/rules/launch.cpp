@@ -7,6 +7,7 @@
 
 #include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/kernel_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 
 namespace fullwatt::explain {
@@ -32,6 +33,7 @@ Matches launch_bound(const Case& examined) {
   auto change = Change::without(cause::kLaunchBound);
   change.removals.front().share = 1 - keeps("launch-bound");
   Match match;
+  match.near({main_line(examined, cause::kLaunchBound)});
   match.costs(charged, examined.gain(change), examined.step_ms());
   match.fact("kernels", number_text(kernels.count)).fact("value", number_text(mean_us(kernels)));
   match.saw("kernels", fmt::format("{} a step, {} µs each", number_text(kernels.count), number_text(mean_us(kernels))),
@@ -70,11 +72,13 @@ Matches batch_small(const Case& examined) {
   const auto total = memory_bytes(examined.gpu);
   const auto& memory = examined.facts().memory;
   const auto& time = examined.evidence.gpu_time;
-  if (!room || !total || !memory || !time.known() || examined.share(time.busy_ms) < 0.2) return {};
+  if (!room || !total || !memory || !time.known()) return {};
   const double used = static_cast<double>(memory->peak_allocated_bytes) / *total;
   const double blocks = mean_blocks(examined);
   if (used > 0.3 || blocks > 0.5 * *room || examined.evidence.steps.samples <= 0) return {};
+  const auto* loader = examined.facts().training_loader();
   Match match;
+  match.near({loader == nullptr ? model::Site{} : loader->site});
   match.fact("samples", number_text(examined.evidence.steps.samples)).fact("gpu", name_of(examined.gpu));
   match.fact("value", percent(used)).fact("count", number_text(blocks)).fact("expected", number_text(*room));
   match.saw("blocks of a kernel", fmt::format("{} on {} multiprocessors", number_text(blocks), number_text(*room)),

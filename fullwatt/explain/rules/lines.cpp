@@ -80,6 +80,26 @@ std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cau
   return sorted(std::move(groups));
 }
 
+model::Site main_line(const Case& examined, std::string_view cause) {
+  std::map<model::Site, double> by_line;
+  const auto collect = [&](bool forward_only) {
+    for (const auto& charge : examined.evidence.attribution.charges) {
+      const bool one_line = charge.phase == HostPhase::backward || charge.phase == HostPhase::optimizer;
+      if (charge.cause == cause && charge.line.known() && !(forward_only && one_line))
+        by_line[charge.line] += charge.ms;
+    }
+  };
+  collect(true);
+  if (by_line.empty()) collect(false);
+  const auto most = std::ranges::max_element(by_line, {}, [](const auto& item) { return item.second; });
+  return most == by_line.end() ? model::Site{} : most->first;
+}
+
+model::Site set_or_spent(const Case& examined, std::initializer_list<std::string_view> names, std::string_view cause) {
+  const auto set = set_at(examined.source, names);
+  return set.known() ? set : main_line(examined, cause);
+}
+
 std::vector<LineGroup> loops_in_step(const Case& examined) {
   std::map<const SourceLoop*, LineGroup> groups;
   std::map<model::Site, double> by_line;

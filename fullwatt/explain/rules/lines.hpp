@@ -20,6 +20,13 @@ struct LineGroup {
 /// The lines of one cause, the costliest first.
 std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cause);
 
+/// The line that a cause costs most at. Backward pass and optimiser have one line each whatever they do: one of the
+/// forward pass is preferred, which tells more.
+model::Site main_line(const Case& examined, std::string_view cause);
+
+/// Where the user's source makes a setting, by one of its names; where nothing makes it, the line it costs most at.
+model::Site set_or_spent(const Case& examined, std::initializer_list<std::string_view> names, std::string_view cause);
+
 /// Loops of the user's that run in every step and are not the training loop: lines inside such a loop, or of a function
 /// called from inside it, are one group, whatever the GPU waits for there.
 std::vector<LineGroup> loops_in_step(const Case& examined);

@@ -7,7 +7,9 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/machine_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
+#include "fullwatt/explain/settings_in_force.hpp"
 
 namespace fullwatt::explain {
 namespace {
@@ -23,8 +25,12 @@ double allocations(const Case& examined) {
   return count;
 }
 
-model::Site emptied_at(const SourceFacts& source) {
-  for (const auto& file : source.files) {
+/// The line that gives all memory back: the costliest one when it says so, else one in a loop.
+model::Site emptied_at(const Case& examined) {
+  for (const auto& group : lines_of_cause(examined, cause::kAllocator)) {
+    if (mentions(source_line(examined.evidence.run, group.site), {"empty_cache("})) return group.site;
+  }
+  for (const auto& file : examined.source.files) {
     for (const auto& use : file.uses) {
       if (use.what != "empty_cache" || !use.in_loop) continue;
       const auto* function = file.function_at(use.line);
@@ -48,17 +54,14 @@ Match priced(const Case& examined) {
 }
 
 Matches churn(const Case& examined) {
-  const bool explained = caching_off(examined) || emptied_at(examined.source).known();
+  const bool explained = caching_off(examined) || emptied_at(examined).known();
   if (examined.charged(cause::kAllocator) <= 0 || explained) return {};
-  auto match = priced(examined);
-  for (const auto& charge : examined.evidence.attribution.charges) {
-    if (charge.cause == cause::kAllocator && charge.line.known()) return {match.at(charge.line)};
-  }
-  return {match};
+  const auto lines = lines_of_cause(examined, cause::kAllocator);
+  return {priced(examined).near({lines.empty() ? model::Site{} : lines.front().site})};
 }
 
 Matches empty_cache(const Case& examined) {
-  const auto site = emptied_at(examined.source);
+  const auto site = emptied_at(examined);
   if (!site.known() || examined.charged(cause::kAllocator) <= 0) return {};
   return {priced(examined).at(site)};
 }

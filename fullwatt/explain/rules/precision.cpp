@@ -9,11 +9,16 @@
 #include "fullwatt/base/version.hpp"
 #include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/kernel_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 #include "fullwatt/explain/settings_in_force.hpp"
 
 namespace fullwatt::explain {
 namespace {
+
+constexpr std::string_view kMatmul = "gpu-matmul";
+constexpr std::string_view kConvolution = "gpu-convolution";
+constexpr std::string_view kElementwise = "gpu-elementwise";
 
 bool slow_fp32(const KernelUse& kernel) {
   return kernel.kind.precision == "fp32" && !kernel.kind.tensor_cores;
@@ -39,11 +44,12 @@ std::optional<double> kept(double on_paper, std::string_view id) {
   return on_paper < 4 ? std::max(keeps(id), 0.75) : keeps(id);
 }
 
-Matches without_tf32(const Case& examined, std::string_view id, const KernelTest& test) {
+Matches without_tf32(const Case& examined, std::string_view id, const KernelTest& test, const model::Site& site) {
   const auto kernels = kernels_where(examined, test);
   const auto left = kept(ratio(examined, "tf32", "fp32"), id);
   if (kernels.ms <= 0 || !left) return {};
   Match match;
+  match.near({site});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, test, *left)), examined.step_ms());
   match.fact("gpu", name_of(examined.gpu));
   match.saw("kernels in fp32 without tensor cores", ms_text(kernels.ms) + " ms of a step",
@@ -53,7 +59,9 @@ Matches without_tf32(const Case& examined, std::string_view id, const KernelTest
 
 Matches tf32_off(const Case& examined) {
   if (examined.facts().flag("matmul.allow_tf32") == true) return {};
-  auto matches = without_tf32(examined, "tf32-off", fp32_matmul);
+  auto matches = without_tf32(
+      examined, "tf32-off", fp32_matmul,
+      set_or_spent(examined, {"set_float32_matmul_precision", "matmul.allow_tf32", "matmul.fp32_precision"}, kMatmul));
   for (auto& match : matches) {
     match.severity = model::Severity::note;
     if (const auto precision = examined.facts().setting("matmul.precision"))
@@ -64,7 +72,8 @@ Matches tf32_off(const Case& examined) {
 
 Matches cudnn_tf32_off(const Case& examined) {
   if (examined.facts().flag("cudnn.allow_tf32") != false) return {};
-  auto matches = without_tf32(examined, "cudnn-tf32-off", fp32_convolution);
+  auto matches = without_tf32(examined, "cudnn-tf32-off", fp32_convolution,
+                              set_or_spent(examined, {"cudnn.allow_tf32"}, kConvolution));
   for (auto& match : matches) match.saw("cudnn.allow_tf32", "false", "settings in force");
   return matches;
 }
@@ -96,6 +105,7 @@ Matches mixed_precision_off(const Case& examined) {
   auto change = scaled_where(examined, in("fp32"), keeps("mixed-precision-off"));
   change += scaled_where(examined, in("tf32"), kLeftOfTf32);
   Match match;
+  match.near({main_line(examined, kMatmul), main_line(examined, kConvolution)});
   match.costs(fp32.ms + tf32.ms, examined.gain(change), examined.step_ms());
   match.fact("dtype", mostly_fp32 ? "fp32" : "tf32").fact("expected", std::string(half));
   match.fact("gpu", name_of(examined.gpu)).fact("value", number_text(on_paper));
@@ -140,6 +150,7 @@ Matches float64(const Case& examined) {
   const auto kernels = kernels_where(examined, doubles);
   if (kernels.ms <= 0) return {};
   Match match;
+  match.near({set_or_spent(examined, {"double", "set_default_dtype"}, kMatmul), main_line(examined, kElementwise)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, doubles, keeps("float64-in-step"))), examined.step_ms());
   match.fact("name", base::printable(kernels.longest, 60));
   match.saw("kernels in fp64", fmt::format("{} a step, {} ms", number_text(kernels.count), ms_text(kernels.ms)),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -29,6 +30,8 @@ struct Match {
   Match& fact(const std::string& name, std::string value);
   /// The line it is about; fills {place}, {function}.
   Match& at(const model::Site& where);
+  /// The first of the places that is known.
+  Match& near(std::initializer_list<model::Site> places);
   /// The price of a step; fills {ms} with what it is charged, {share} with its part of the step.
   Match& costs(double charged, double gain, double step_ms);
 };
@@ -79,6 +82,11 @@ std::span<const Rule> hardware_rules();
 std::span<const Rule> distributed_rules();
 std::span<const Rule> settings_rules();
 std::vector<Rule> all_rules();
+
+/// What `doctor` finds broken, when the training runs on the CPU of a machine with an NVIDIA GPU.
+std::vector<model::Finding> machine_findings(const Case& examined);
+/// What of a step on the CPU a GPU would compute.
+double on_cpu_ms(const Case& examined);
 
 /// Which share of the affected time the catalogue promises to be left.
 double keeps(std::string_view id);

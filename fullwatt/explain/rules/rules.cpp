@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "catalog/catalog.hpp"
 #include <fmt/format.h>
@@ -76,6 +77,11 @@ Match& Match::at(const model::Site& where) {
   return fact("function", where.function.empty() ? "?" : where.function);
 }
 
+Match& Match::near(std::initializer_list<model::Site> places) {
+  const auto known = std::ranges::find_if(places, &model::Site::known);
+  return known == places.end() ? *this : at(*known);
+}
+
 Match& Match::costs(double charged, double gain, double step_ms) {
   charged_ms = std::clamp(charged, 0.0, step_ms);
   gain_ms = std::clamp(gain, 0.0, step_ms);
@@ -130,6 +136,7 @@ std::vector<Finding> find_all(const Evidence& evidence, const SourceFacts& sourc
       if (worth_telling(examined, match, *entry)) findings.push_back(to_finding(*entry, std::move(match)));
     }
   }
+  std::ranges::move(machine_findings(examined), std::back_inserter(findings));
   link(findings);
   std::ranges::stable_sort(findings, stands_before);
   return findings;

@@ -19,6 +19,7 @@ class Evaluations:
         self._agent = agent
         self._torch = torch
         self._inputs = inputs
+        self._told = set()  # places of Module.eval()
         self._others = Known()  # modules known not to hold the trained one, such as a frozen part of it
         self._start = 0
         self._module = None
@@ -52,9 +53,17 @@ class Evaluations:
             self._others.put(module, True)
             return
         self._start, self._module = start, weakref.ref(module)
+        self._agent.attempt(self._tell_site)
         self._agent.detail |= EVALUATING
         self._agent.recorder.flag(EVALUATED)
         self._agent.patches.replace(self._torch.nn.Module, "train", self._make_train, GROUP)
+
+    def _tell_site(self):
+        site = self._agent.sites.here()
+        place = str(site)
+        if place not in self._told:
+            self._told.add(place)
+            self._agent.facts.add("evaluation", site=site)
 
     def _make_train(self, original):
         evaluations, agent = self, self._agent
