@@ -94,7 +94,7 @@ int run_report(const ReportOptions& options, const Common& common) {
   } else if (options.markdown) {
     print(show::run_markdown(explanation, style.language));
   } else {
-    print(show::run_text(explanation, style, options.verbose));
+    print(show::run_text(explanation, style, {options.verbose, page_of(*folder)}));
   }
   return kOk;
 }

@@ -142,9 +142,8 @@ void report_run(const RunOptions& options, const Common& common, const std::stri
   }
   if (const auto written = write_reports(folder, *explained, style.language); !written) report(written.error());
   if (options.quiet) return;
-  const auto text = show::run_text(explained->explanation, style, options.verbose);
+  const auto text = show::run_text(explained->explanation, style, {options.verbose, page_of(folder)});
   std::fwrite(text.data(), 1, text.size(), stderr);
-  fmt::print(stderr, "{}\n", (fs::path(folder) / "report.html").string());
 }
 
 int run_training(const RunOptions& options, const Common& common) {

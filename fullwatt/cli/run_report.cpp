@@ -40,6 +40,14 @@ base::Result<ExplainedRun> explain_folder(const std::string& folder) {
   return explained;
 }
 
+std::string page_of(const std::string& folder) {
+  std::error_code failed;
+  const auto page = fs::path(folder) / "report.html";
+  if (!fs::exists(page, failed)) return {};
+  const auto near = fs::proximate(page, failed);
+  return failed || near.string().starts_with("..") ? page.string() : near.string();
+}
+
 base::Result<void> write_reports(const std::string& folder, const ExplainedRun& explained, catalog::Language language) {
   const auto json = model::dump(show::run_json(explained.explanation, language), 1);
   if (auto written = write_file(fs::path(folder) / "report.json", json + "\n"); !written) return written;

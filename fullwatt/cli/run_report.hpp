@@ -22,6 +22,9 @@ base::Result<ExplainedRun> explain_folder(const std::string& folder);
 /// what belongs to Python or to libraries is not kept.
 void keep_sources(const std::string& folder);
 
+/// The run's page for a browser, as one would type it from here; empty when it was not written.
+std::string page_of(const std::string& folder);
+
 /// Writes report.json and report.html into the run folder.
 base::Result<void> write_reports(const std::string& folder, const ExplainedRun& explained, catalog::Language language);
 

@@ -53,6 +53,9 @@ Attribution attribute_gpu(const model::TrainingProcess& process, const Steps& st
 /// Without kernel records (training on the CPU, or CUPTI not to be had): the host's phases, split by line samples.
 Attribution attribute_host(const Steps& steps, const RecordedCauses& causes);
 
+/// What the host's time in a phase is called when there is no GPU to look at.
+std::string_view host_cause(HostPhase phase, Work work);
+
 /// The calls into CUDA of the windows of causes.
 std::vector<CallUse> call_uses(const model::TrainingProcess& process, const RecordedCauses& causes);
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/attribution.hpp"
+#include "fullwatt/explain/settings_in_force.hpp"
 #include "fullwatt/explain/steps.hpp"
 
 namespace fullwatt::explain {
@@ -34,9 +35,9 @@ Choice typical_step(const RecordedCauses& causes) {
   return steps[static_cast<std::size_t>(nearest - lengths.begin())];
 }
 
-std::string place(const model::Site& site) {
-  if (!site.known()) return {};
-  return std::string(base::file_name(site.file)) + ":" + std::to_string(site.line);
+std::string host_kind(const HostSegment& segment, bool gpu_seen) {
+  if (segment.work == Work::agent) return "fullwatt";
+  return std::string(gpu_seen ? cause_of(segment.work) : host_cause(segment.phase, segment.work));
 }
 
 model::TimelineBar bar_of(const char* lane, const Interval& range, const Interval& step, std::string kind,
@@ -78,7 +79,7 @@ std::vector<model::TimelineBar> few(std::vector<model::TimelineBar> bars, double
 
 }  // namespace
 
-ExampleStep example_step(const model::TrainingProcess& process, const RecordedCauses& causes) {
+ExampleStep example_step(const model::TrainingProcess& process, const RecordedCauses& causes, bool gpu_seen) {
   ExampleStep example;
   const auto chosen = typical_step(causes);
   if (chosen.window == nullptr) return example;
@@ -86,8 +87,8 @@ ExampleStep example_step(const model::TrainingProcess& process, const RecordedCa
   std::vector<model::TimelineBar> host;
   for (const auto& segment : chosen.window->host) {
     if (!overlaps(segment.range, chosen.range)) continue;
-    const std::string kind = segment.work == Work::agent ? "fullwatt" : std::string(cause_of(segment.work));
-    host.push_back(bar_of("host", segment.range, chosen.range, kind, place(causes.sites.site(segment.line))));
+    const auto place = place_of(causes.sites.site(segment.line));
+    host.push_back(bar_of("host", segment.range, chosen.range, host_kind(segment, gpu_seen), place));
   }
   std::vector<model::TimelineBar> gpu;
   GpuCauses gpu_causes(process);

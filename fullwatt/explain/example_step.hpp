@@ -8,11 +8,12 @@
 
 namespace fullwatt::explain {
 
-/// One typical step of the windows of causes as bars, at most 400, neighbours of the same kind joined.
+/// One typical step of the windows of causes as bars, at most 400, neighbours of the same kind joined. Without a GPU to
+/// look at, the host's bars are its phases.
 struct ExampleStep {
   std::vector<model::TimelineBar> bars;
   double ms = 0;
 };
-ExampleStep example_step(const model::TrainingProcess& process, const RecordedCauses& causes);
+ExampleStep example_step(const model::TrainingProcess& process, const RecordedCauses& causes, bool gpu_seen);
 
 }  // namespace fullwatt::explain

@@ -71,7 +71,7 @@ void attribute(Analysis& analysis, model::Explanation& explanation) {
   price(explanation.causes, analysis.replay);
   explanation.lines = lines_of(analysis.attribution);
   explanation.kernels = kernel_groups(time);
-  auto example = example_step(trainer, recorded);
+  auto example = example_step(trainer, recorded, time.known());
   explanation.example_step = std::move(example.bars);
   explanation.example_step_ms = example.ms;
 }

@@ -7,7 +7,23 @@
 namespace fullwatt::explain {
 namespace {
 
-/// What the host's time in a phase is called when there is no GPU to look at.
+using Key = std::pair<std::string_view, std::uint32_t>;  // cause and line
+using Weights = std::map<HostPhase, std::map<Key, double>>;
+
+Weights weigh(const RecordedCauses& causes) {
+  Weights weights;
+  for (const auto& window : causes.windows) {
+    for (const auto& segment : window.host) {
+      if (segment.work == Work::agent) continue;
+      weights[segment.phase][{host_cause(segment.phase, segment.work), segment.line}] +=
+          static_cast<double>(segment.range.length_ns());
+    }
+  }
+  return weights;
+}
+
+}  // namespace
+
 std::string_view host_cause(HostPhase phase, Work work) {
   switch (phase) {
     case HostPhase::data:
@@ -31,23 +47,6 @@ std::string_view host_cause(HostPhase phase, Work work) {
   }
   return work == Work::python ? cause::kPython : cause::kForward;
 }
-
-using Key = std::pair<std::string_view, std::uint32_t>;  // cause and line
-using Weights = std::map<HostPhase, std::map<Key, double>>;
-
-Weights weigh(const RecordedCauses& causes) {
-  Weights weights;
-  for (const auto& window : causes.windows) {
-    for (const auto& segment : window.host) {
-      if (segment.work == Work::agent) continue;
-      weights[segment.phase][{host_cause(segment.phase, segment.work), segment.line}] +=
-          static_cast<double>(segment.range.length_ns());
-    }
-  }
-  return weights;
-}
-
-}  // namespace
 
 Attribution attribute_host(const Steps& steps, const RecordedCauses& causes) {
   Attribution attribution;

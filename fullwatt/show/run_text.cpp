@@ -45,7 +45,7 @@ void remarks(Page& page, const Explanation& explanation) {
   for (const auto& remark : explanation.remarks) page.marked({"–", "-", Ink::plain}, base::printable(remark));
 }
 
-void closing(Page& page, const Explanation& explanation) {
+void closing(Page& page, const Explanation& explanation, const std::string& report_file) {
   const auto& style = page.style();
   page.blank();
   const auto account = own_account(explanation, style.language);
@@ -61,26 +61,26 @@ void closing(Page& page, const Explanation& explanation) {
     page.paragraph(fill(page.say("run_next"), {{"title", render(*first, style.language).title}}), Ink::bold);
     pointer("run_all_about", "fullwatt explain " + base::printable(first->id, 80), Ink::bold);
   }
-  pointer("run_full_report", fmt::format(".fullwatt/runs/{}/report.html", id), Ink::plain);
+  if (!report_file.empty()) pointer("run_full_report", base::printable(report_file), Ink::plain);
   pointer("run_shown_again", "fullwatt report " + id, Ink::plain);
 }
 
 }  // namespace
 
-std::string run_text(const Explanation& explanation, const Style& style, bool verbose) {
+std::string run_text(const Explanation& explanation, const Style& style, const RunTextOptions& options) {
   Page page(style);
   top(page, explanation);
   if (explanation.steps == 0) without_steps(page, explanation);
-  text_parts::step(page, explanation, verbose);
-  text_parts::findings(page, explanation, verbose);
-  text_parts::kernels(page, explanation, verbose);
-  text_parts::resources(page, explanation, verbose);
-  text_parts::settings(page, explanation, verbose);
+  text_parts::step(page, explanation, options.verbose);
+  text_parts::findings(page, explanation, options.verbose);
+  text_parts::kernels(page, explanation, options.verbose);
+  text_parts::resources(page, explanation, options.verbose);
+  text_parts::settings(page, explanation, options.verbose);
   text_parts::between(page, explanation);
   text_parts::ranks(page, explanation);
   text_parts::facts(page, explanation);
   remarks(page, explanation);
-  closing(page, explanation);
+  closing(page, explanation, options.report_file);
   return page.take();
 }
 

@@ -7,8 +7,12 @@
 
 namespace fullwatt::show {
 
-/// A run's report for a terminal; `verbose` adds evidence, more lines of each cause and settings that are as
-/// configured.
-std::string run_text(const model::Explanation& explanation, const Style& style, bool verbose = false);
+struct RunTextOptions {
+  bool verbose = false;     ///< evidence, more lines of each cause, and settings that are as configured
+  std::string report_file;  ///< the page for a browser, where there is one
+};
+
+/// A run's report for a terminal.
+std::string run_text(const model::Explanation& explanation, const Style& style, const RunTextOptions& options = {});
 
 }  // namespace fullwatt::show

@@ -155,7 +155,8 @@ TEST(FindInPathTest, TheFirstFolderThatHasTheProgramWins) {
 }
 
 TEST(EnvironmentTest, ABlockOfTheKernelIsReadEntryByEntry) {
-  const std::string block("A=1\0B=x=y\0broken\0=nameless\0C=\0", 32);
+  using namespace std::string_literals;
+  const auto block = "A=1\0B=x=y\0broken\0=nameless\0C=\0"s;
   EXPECT_EQ(parse_environment(block), (Environment{{"A", "1"}, {"B", "x=y"}, {"C", ""}}));
   EXPECT_EQ(parse_environment(""), Environment{});
 }

@@ -23,7 +23,7 @@ void write_all(const std::string& path, const fullwatt::model::Explanation& expl
   const auto sources = fullwatt::tests::sample_sources();
   show::Style style{.color = true, .unicode = true, .width = 100, .language = language};
   write(path + ".txt", show::run_text(explanation, style));
-  write(path + "-verbose.txt", show::run_text(explanation, style, true));
+  write(path + "-verbose.txt", show::run_text(explanation, style, {.verbose = true}));
   write(path + ".json", fullwatt::model::dump(show::run_json(explanation, language), 2) + "\n");
   write(path + ".html", show::run_html(explanation, sources, language));
   write(path + ".md", show::run_markdown(explanation, language));

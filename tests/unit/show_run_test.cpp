@@ -48,7 +48,8 @@ std::vector<Explanation> hostile_samples() {
 
 std::string plain_text(const Explanation& explanation, int width = 100, Language language = Language::en,
                        bool verbose = false) {
-  return run_text(explanation, {.color = false, .unicode = true, .width = width, .language = language}, verbose);
+  return run_text(explanation, {.color = false, .unicode = true, .width = width, .language = language},
+                  {.verbose = verbose, .report_file = ".fullwatt/runs/20270114-101502/report.html"});
 }
 
 /// Positions of words must rise.
@@ -176,7 +177,7 @@ TEST(RunTextTest, NoLineIsWiderThanTheTerminal) {
 
 TEST(RunTextTest, WithoutUtf8OnlyAsciiIsWritten) {
   for (const auto& explanation : samples()) {
-    const auto text = run_text(explanation, {.color = false, .unicode = false, .width = 80}, true);
+    const auto text = run_text(explanation, {.color = false, .unicode = false, .width = 80}, {.verbose = true});
     EXPECT_TRUE(is_ascii(text));
   }
   const auto text = run_text(sample_explanation(), {.color = false, .unicode = false, .width = 80});
@@ -239,7 +240,7 @@ bool is_dirty(std::string text) {
 TEST(HostileRunTest, TheTerminalGetsNoControlCharacters) {
   for (const auto& explanation : hostile_samples()) {
     for (const bool verbose : {false, true}) EXPECT_FALSE(is_dirty(plain_text(explanation, 80, Language::en, verbose)));
-    const auto coloured = run_text(explanation, {.color = true, .unicode = true, .width = 80}, true);
+    const auto coloured = run_text(explanation, {.color = true, .unicode = true, .width = 80}, {.verbose = true});
     EXPECT_FALSE(is_dirty(std::regex_replace(coloured, std::regex("\x1b\\[[0-9]{1,2}m"), "")));
     EXPECT_FALSE(contains(coloured, "\x1b]"));
   }
