@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/resources.hpp"
 
 namespace fullwatt::explain {
 
@@ -20,21 +21,38 @@ std::optional<double> allowed_cpus(const model::Run& run) {
   return quota ? std::min(*allowed, *quota) : *allowed;
 }
 
-HostLoad host_load(const model::Run& run) {
+namespace {
+
+/// A sample tells about the time since the one before it.
+std::vector<const model::HostSample*> samples_while_stepping(const Evidence& evidence) {
+  std::vector<const model::HostSample*> all;
+  std::vector<const model::HostSample*> stepping_ones;
+  const auto range = evidence.trainer == nullptr ? Interval{} : stepping(*evidence.trainer, evidence.steps);
+  for (const auto& sample : evidence.run.host_samples) {
+    if (!all.empty() && all.back()->at_ns >= range.start_ns && sample.at_ns <= range.end_ns)
+      stepping_ones.push_back(&sample);
+    all.push_back(&sample);
+  }
+  return stepping_ones.empty() ? all : stepping_ones;
+}
+
+}  // namespace
+
+HostLoad host_load(const Evidence& evidence) {
   HostLoad load;
-  const auto& samples = run.host_samples;
+  const auto samples = samples_while_stepping(evidence);
   if (samples.empty()) return load;
-  for (const auto& sample : samples) {
-    load.busy += sample.cpus_busy;
-    load.training += sample.cpus_training;
-    load.iowait += sample.iowait;
-    load.pressure += sample.cpu_pressure;
-    load.throttled += sample.throttled;
-    load.swap_in_bytes += static_cast<double>(sample.swap_in_bytes);
+  for (const auto* sample : samples) {
+    load.busy += sample->cpus_busy;
+    load.training += sample->cpus_training;
+    load.iowait += sample->iowait;
+    load.pressure += sample->cpu_pressure;
+    load.throttled += sample->throttled;
+    load.swap_in_bytes += static_cast<double>(sample->swap_in_bytes);
   }
   const auto count = static_cast<double>(samples.size());
   for (auto* sum : {&load.busy, &load.training, &load.iowait, &load.pressure, &load.throttled}) *sum /= count;
-  load.seconds = static_cast<double>(samples.back().at_ns - samples.front().at_ns) / 1e9;
+  load.seconds = static_cast<double>(samples.back()->at_ns - samples.front()->at_ns) / 1e9;
   load.known = true;
   return load;
 }

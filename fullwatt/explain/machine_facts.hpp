@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fullwatt/explain/evidence.hpp"
 #include "fullwatt/explain/trained_gpu.hpp"
 #include "fullwatt/model/run.hpp"
 
@@ -16,7 +17,7 @@ std::optional<double> allowed_cpus(const model::Run& run);
 /// CPUs of the machine that are switched on.
 std::optional<double> online_cpus(const model::Run& run);
 
-/// Means of the host's samples.
+/// Means of the host's samples while the training made steps; where there are none, of all.
 struct HostLoad {
   double busy = 0;      ///< CPUs, of the whole machine
   double training = 0;  ///< CPUs of the training's processes
@@ -27,7 +28,7 @@ struct HostLoad {
   double seconds = 0;
   bool known = false;
 };
-HostLoad host_load(const model::Run& run);
+HostLoad host_load(const Evidence& evidence);
 
 /// Its name, or "the GPU" where that is not known.
 std::string name_of(const TrainedGpu& gpu);

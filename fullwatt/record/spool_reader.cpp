@@ -299,6 +299,11 @@ base::Result<model::TrainingProcess> parse_spool(std::string_view bytes) {
   const auto used = std::min(FULLWATT_HEADER(record_next), sizes->records);
   const auto records = read_many<Record>(bytes, sizes->records_at(), used);
   Sorter(process).take(records);
+  const auto whole = sizes->records_at() + used * sizeof(Record);
+  if (bytes.size() < whole) {
+    process.troubles.push_back({process.opened_ns, "the spool was cut: " + std::to_string(bytes.size()) + " of " +
+                                                       std::to_string(whole) + " bytes are there"});
+  }
   return process;
 }
 

@@ -69,6 +69,12 @@ struct LongSteps {
   double count = 0;
 };
 
+bool profiler_switches(const Case& examined, const TrainingStep& step) {
+  return std::ranges::any_of(examined.facts().profilers, [&](const ProfilerFact& fact) {
+    return fact.at_ns > step.start_ns && fact.at_ns <= step.end_ns;
+  });
+}
+
 LongSteps long_steps(const Case& examined, double usual_ms, double limit_ms) {
   LongSteps found;
   double owed = 0;
@@ -76,6 +82,7 @@ LongSteps long_steps(const Case& examined, double usual_ms, double limit_ms) {
     const double more = step->ms() - usual_ms - owed;
     owed = std::max(0.0, -more);
     if (usual_ms + more < limit_ms) continue;
+    if (profiler_switches(examined, *step)) continue;
     found.more_ms += more;
     for (const auto phase : {HostPhase::data, HostPhase::garbage, HostPhase::compile, HostPhase::save}) {
       found.explained_ms +=

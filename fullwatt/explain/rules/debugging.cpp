@@ -41,15 +41,45 @@ const ProfilerFact* last_of(const Case& examined, std::string_view state) {
   return at == all.rend() ? nullptr : &*at;
 }
 
+/// How much of the training a profiler watched, and what the steps in which it was started or stopped took longer: it
+/// works its events up there.
+struct Profiled {
+  double share = 0;
+  double switching_ms = 0;  ///< of a step
+};
+
+Profiled profiled(const Case& examined) {
+  const auto& steps = examined.evidence.steps;
+  const auto& events = examined.facts().profilers;
+  if (steps.all.empty() || events.empty()) return {};
+  std::uint64_t watched = 0;
+  double switching = 0;
+  for (const auto& step : steps.all) {
+    const auto after = std::ranges::upper_bound(events, step.end_ns, {}, &ProfilerFact::at_ns);
+    if (after == events.begin()) continue;
+    const auto& last = *std::prev(after);
+    if (last.state == "start") watched += step.end_ns - step.start_ns;
+    if (last.at_ns > step.start_ns) switching += std::max(0.0, step.ms() - steps.step_ms.median);
+  }
+  const auto whole = static_cast<double>(steps.all.back().end_ns - steps.all.front().start_ns);
+  return {static_cast<double>(watched) / whole, switching / static_cast<double>(steps.all.size())};
+}
+
 Matches profiler_left_on(const Case& examined) {
+  constexpr double kMostOfIt = 0.5;
   const auto* started = last_of(examined, "start");
   const auto* stopped = last_of(examined, "stop");
   const bool running = started != nullptr && (stopped == nullptr || stopped->at_ns < started->at_ns);
-  if (!running && examined.facts().flag("profiler") != true) return {};
+  const auto seen = profiled(examined);
+  if (!running && seen.share < kMostOfIt && examined.facts().flag("profiler") != true) return {};
+  const auto& first = examined.facts().profilers;
+  const auto site = first.empty() ? model::Site{} : first.front().site;
   auto match = of_step(examined, "profiler-left-on");
+  const double cost = std::max(*match.charged_ms, seen.switching_ms);
+  match.costs(cost, cost, examined.step_ms()).near({site});
   match.fact("name", started != nullptr && !started->who.empty() ? started->who : "torch.profiler");
-  if (started != nullptr && started->site.known()) match.at(started->site);
-  return {match.saw("profiler", "started, not stopped", started == nullptr ? "" : place_of(started->site))};
+  return {match.saw("profiler", running ? "started, not stopped" : percent(seen.share) + " % of the run watched",
+                    place_of(site))};
 }
 
 /// Plain steps before the first profiler and after the last one.

@@ -30,7 +30,7 @@ Match priced(const Case& examined, double part) {
 }
 
 Matches contention(const Case& examined) {
-  const auto load = host_load(examined.evidence.run);
+  const auto load = host_load(examined.evidence);
   const auto cpus = online_cpus(examined.evidence.run);
   if (!load.known || !cpus || load.busy < 0.9 * *cpus) return {};
   const double others = load.busy - load.training;
@@ -46,7 +46,7 @@ Matches contention(const Case& examined) {
 
 /// Where the loader is what waits, its own rule tells it.
 Matches quota(const Case& examined) {
-  const auto load = host_load(examined.evidence.run);
+  const auto load = host_load(examined.evidence);
   const bool loader = examined.loader.workers > 0 && examined.share(examined.loader.wait_ms) >= 0.02;
   if (!load.known || load.throttled < 0.03 || loader) return {};
   auto match = priced(examined, load.throttled);
@@ -72,16 +72,19 @@ std::optional<double> threads_of(const Case& examined) {
 Matches oversubscribed(const Case& examined) {
   const auto threads = threads_of(examined);
   const auto cpus = allowed_cpus(examined.evidence.run);
-  const auto load = host_load(examined.evidence.run);
-  if (!threads || !cpus || !load.known || load.training < 0.85 * *cpus) return {};
+  const auto load = host_load(examined.evidence);
+  if (!threads || !cpus || !load.known) return {};
   const auto variable = base::number<int>(examined.facts().variable("OMP_NUM_THREADS").value_or(""));
   const double of_worker = variable ? *variable : 1;
   const double workers = examined.loader.workers;
   const double trainers = std::max(1.0, processes_here(examined));
   const double total = trainers * (*threads + workers * of_worker);
   const bool many = (trainers > 1 && *threads > 1) || (workers > 0 && of_worker > 1);
-  if (total < 2 * *cpus || !many) return {};
+  const bool filled = many && load.training >= 0.85 * *cpus;
+  const bool alone = *threads >= 2 * *cpus;  // threads that wait for each other may leave the CPUs idle
+  if (total < 2 * *cpus || !(filled || alone)) return {};
   auto match = priced(examined, 1 - keeps("threads-oversubscribed"));
+  match.near({set_at(examined.source, {"set_num_threads"})});
   const double processes = trainers * (1 + (of_worker > 1 ? workers : 0));
   match.fact("count", number_text(total)).fact("cpus", number_text(*cpus)).fact("workers", number_text(processes));
   match.fact("value", number_text(std::max(*threads, of_worker)))
@@ -94,7 +97,7 @@ Matches oversubscribed(const Case& examined) {
 Matches too_few(const Case& examined, bool by_variable) {
   const auto threads = threads_of(examined);
   const auto cpus = allowed_cpus(examined.evidence.run);
-  const auto load = host_load(examined.evidence.run);
+  const auto load = host_load(examined.evidence);
   const bool variable = examined.facts().variable("OMP_NUM_THREADS") == "1";
   if (examined.on_gpu() || !threads || !cpus || variable != by_variable || processes_here(examined) > 1) return {};
   if (*threads > *cpus / 2 || (load.known && load.busy > 0.7 * *cpus)) return {};
@@ -127,7 +130,7 @@ Matches one_core(const Case& examined) {
 
 Matches swapping(const Case& examined) {
   constexpr double kBytesPerSecond = 4e6;
-  const auto load = host_load(examined.evidence.run);
+  const auto load = host_load(examined.evidence);
   if (load.seconds <= 0 || load.swap_in_bytes / load.seconds < kBytesPerSecond) return {};
   auto match = priced(examined, 0.2);
   return {match.saw("read back from swap", fmt::format("{:.0f} MB/s", load.swap_in_bytes / load.seconds / 1e6),

@@ -110,13 +110,17 @@ std::optional<StepCourse> measured_course(std::vector<double> lengths) {
   return course;
 }
 
-/// Slower than at the start by this much, rising all the time: the price is what the mean step has lost by it.
+/// Slower than at the start by this much, rising all the time: the price is what the mean step has lost by it. A
+/// machine is not steady over a few seconds: there only a large rise counts.
 Matches step_time(const Case& examined) {
+  constexpr double kLongSeconds = 30;
   const auto course = measured_course(step_course(examined));
   if (!course || !course->apart || !std::ranges::is_sorted(course->medians)) return {};
   const auto& medians = course->medians;
   const double more = medians[3] - medians[0];
-  if (more < 0.08 * medians[0]) return {};
+  const auto& trend = examined.evidence.explanation.trend;
+  const bool is_long = !trend.empty() && trend.back().at_s >= kLongSeconds;
+  if (more < (is_long ? 0.08 : 0.3) * medians[0]) return {};
   double mean = 0;
   for (const double median : medians) mean += median / 4;
   Match match;

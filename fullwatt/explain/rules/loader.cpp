@@ -30,7 +30,7 @@ struct LoaderCase {
 LoaderCase look(const Case& examined) {
   LoaderCase seen;
   seen.work = examined.loader;
-  seen.load = host_load(examined.evidence.run);
+  seen.load = host_load(examined.evidence);
   seen.cpus = allowed_cpus(examined.evidence.run).value_or(0);
   seen.loader = examined.facts().training_loader();
   const double used =

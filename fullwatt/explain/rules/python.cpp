@@ -14,13 +14,20 @@ namespace {
 
 /// More lines than this are noise in a report; the source with its milliseconds shows them all.
 constexpr std::size_t kMostLines = 3;
-/// A single line has to cost this share of a step before it is named.
+/// A single line has to cost this share of a step before it is named. Without a GPU the line's own operators compute in
+/// it, unseen: then more.
 constexpr double kLeastLine = 0.03;
+constexpr double kLeastLineOnCpu = 0.1;
+
+double least_line(const Case& examined) {
+  return examined.on_gpu() ? kLeastLine : kLeastLineOnCpu;
+}
 
 Match priced(const Case& examined, const LineGroup& group) {
   Match match;
   match.at(group.site).costs(group.ms, examined.gain(group.change), examined.step_ms());
-  match.saw("GPU waits", ms_text(group.ms) + " ms of a step", match.facts["place"]);
+  match.saw(examined.on_gpu() ? "GPU waits" : "Python works", ms_text(group.ms) + " ms of a step",
+            match.facts["place"]);
   if (const auto text = source_line(examined.evidence.run, group.site); !text.empty())
     match.saw("line", base::printable(text, 160), match.facts["place"]);
   return match;
@@ -52,7 +59,8 @@ std::string stored_fields(const Case& examined, const SourceLoop& loop) {
 Matches targets_recomputed(const Case& examined) {
   Matches matches;
   for (const auto& group : loops_in_step(examined)) {
-    if (!is_target_loop(group) || examined.share(group.ms) < kLeastLine || matches.size() == kMostLines) continue;
+    if (!is_target_loop(group) || examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines)
+      continue;
     auto match = priced(examined, group);
     const auto function = group.loop->function.empty() ? group.site.function : group.loop->function;
     match.fact("function", function).fact("count", std::to_string(group.loop->depth));
@@ -92,7 +100,7 @@ enum class Kind { work, log, data };
 Matches python_lines(const Case& examined, Kind wanted) {
   Matches matches;
   for (const auto& group : lines_of_cause(examined, cause::kPython)) {
-    if (examined.share(group.ms) < kLeastLine || matches.size() == kMostLines) break;
+    if (examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines) break;
     if (in_target_loop(examined, group.site)) continue;
     const auto kind = logs(examined, group.site)         ? Kind::log
                       : makes_data(examined, group.site) ? Kind::data
@@ -120,6 +128,7 @@ Matches garbage_collection(const Case& examined) {
     seconds += step.phase_ms[static_cast<std::size_t>(HostPhase::garbage)] / 1e3;
   }
   Match match;
+  match.near({main_line(examined, cause::kGarbage)});
   match.costs(charged, examined.gain(Change::without(cause::kGarbage)), examined.step_ms());
   match.fact("seconds", seconds_text(seconds)).fact("count", std::to_string(examined.evidence.steps.all.size()));
   match.saw("full collections", seconds_text(seconds) + " s", "gc callbacks");

@@ -6,7 +6,7 @@ from threading import get_ident
 from time import perf_counter_ns as now
 
 from .. import describe
-from ..agent import CEILING, EVALUATING, LEARNING, OFF, VARYING
+from ..agent import CEILING, EVALUATING, LEARNING, OFF, OPENING, VARYING
 from ..recorder import DATA
 from ..weak import Known
 
@@ -16,6 +16,7 @@ def install(agent, torch, inputs, evaluations):
     module = torch.utils.data.dataloader
     loaders = Loaders(agent, torch, inputs, evaluations)
     agent.patches.replace(module.DataLoader, "__init__", loaders.make_init)
+    agent.patches.replace(module.DataLoader, "__iter__", loaders.make_iter)
     agent.patches.replace(module._BaseDataLoaderIter, "__init__", loaders.make_iterator_init)
     agent.patches.replace(module._BaseDataLoaderIter, "__next__", lambda original: make_next(agent, original, loaders))
 
@@ -31,6 +32,7 @@ def make_next(agent, original, loaders):
         try:
             batch = original(self)
         except StopIteration:
+            agent.data_ns += now() - start
             loaders.epoch_ended(self)
             raise
         agent.data_ns += now() - start
@@ -73,14 +75,34 @@ class Loaders:
 
         def __init__(self, loader):
             original(self, loader)
-            loaders._agent.attempt(loaders._began, self, loader)
+            loaders._agent.attempt(loaders._made_iterator, self, loader)
 
         return __init__
 
-    def _began(self, iterator, loader):
+    def _made_iterator(self, iterator, loader):
         iterator._fullwatt_loader = self._numbers.get(loader)
         if self._agent.detail & LEARNING and not self._agent.detail & EVALUATING:
             self._inputs.saw_loader(loader)
+
+    def make_iter(self, original):
+        """An epoch begins: starting the workers is waiting for data, too."""
+        loaders, agent = self, self._agent
+
+        def __iter__(self):
+            start = now()
+            iterator = original(self)
+            if agent.thread == get_ident() and not agent.detail & (OPENING | EVALUATING | OFF):
+                agent.guard(loaders._waited, start, now())
+            return iterator
+
+        return __iter__
+
+    def _waited(self, start, end):
+        """Waited for the loader, but got no batch."""
+        if self._agent.detail:
+            self._agent.tell(DATA, start, end)
+        else:
+            self._agent.data_ns += end - start
 
     def careful(self, iterator, original):
         """A batch outside the steady state."""
@@ -95,6 +117,8 @@ class Loaders:
         try:
             batch = original(iterator)
         except StopIteration:
+            if not agent.detail & EVALUATING:
+                agent.guard(self._waited, start, now())
             self.epoch_ended(iterator)
             raise
         agent.guard(self._after_batch, batch, start, now())

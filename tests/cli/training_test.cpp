@@ -1,0 +1,235 @@
+// `fullwatt run` around real trainings, on the CPU: the figures are the training's own, and whatever happens to it, it
+// is never lost and always explained. The interpreter with PyTorch is the one that FULLWATT_TEST_PYTHON names.
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "tests/support/temp_folder.hpp"
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fullwatt/base/process.hpp"
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/model/json.hpp"
+#include "fullwatt/record/run_folder.hpp"
+
+namespace fullwatt::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using base::ChildResult;
+using base::contains;
+
+/// A training of 60 steps. `{happens}` stands for what is done after each of them.
+constexpr std::string_view kTraining = R"(import os, sys, time, torch
+from torch import nn
+torch.manual_seed(7)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn({samples}, 64), torch.randn({samples}, 1))
+ends = []
+def prepare():
+    time.sleep(0.004)
+def happens(step):
+    {happens}
+for x, y in torch.utils.data.DataLoader(data, batch_size=16, shuffle=True):
+    prepare()
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    ends.append(time.perf_counter())
+    happens(len(ends))
+lengths = [1e3 * (b - a) for a, b in zip(ends[10:], ends[11:])]
+print("loss", loss.item().hex(), torch.random.get_rng_state().sum().item())
+print("steps", len(ends))
+print("mean_ms", sum(lengths) / len(lengths))
+)";
+
+class TrainingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* named = std::getenv("FULLWATT_TEST_PYTHON");
+    if (named == nullptr) GTEST_SKIP() << "skipped: FULLWATT_TEST_PYTHON names no Python with PyTorch";
+    python_ = named;
+  }
+
+  std::string script(std::string_view happens = "pass", int steps = 60) const {
+    auto text = std::string(kTraining);
+    const auto put = [&](std::string_view name, std::string_view value) {
+      for (auto at = text.find(name); at != std::string::npos; at = text.find(name))
+        text.replace(at, name.size(), value);
+    };
+    put("{happens}", happens);
+    put("{samples}", std::to_string(16 * steps));
+    return folder_.write("train.py", text);
+  }
+
+  ChildResult run(std::vector<std::string> argv) const {
+    base::ChildOptions options;
+    options.argv = std::move(argv);
+    options.environment = environment();
+    options.limit = std::chrono::minutes(4);
+    auto result = base::run_child(options);
+    EXPECT_TRUE(result && !result->timed_out);
+    return result.value_or(ChildResult{.exit_code = -1});
+  }
+  /// Under `fullwatt run`, with more of its options in front of the command.
+  ChildResult watched(const std::string& program, std::vector<std::string> options = {}) const {
+    std::vector<std::string> argv{FULLWATT_PROGRAM, "run"};
+    argv.insert(argv.end(), options.begin(), options.end());
+    argv.insert(argv.end(), {"--", python_, program});
+    return run(std::move(argv));
+  }
+  ChildResult shell(const std::string& command) const { return run({"/bin/sh", "-c", command}); }
+
+  base::Environment environment() const {
+    auto variables = base::current_environment();
+    variables["FULLWATT_HOME"] = home_.path();
+    variables["CUDA_VISIBLE_DEVICES"] = "";
+    variables["LANG"] = "C.UTF-8";
+    return variables;
+  }
+  std::string newest() const {
+    const auto runs = record::list_runs(home_ / "runs");
+    return runs.empty() ? std::string() : home_ / ("runs/" + runs.front());
+  }
+  model::Json report() const { return model::Json::parse(read_all(newest() + "/report.json"), nullptr, false); }
+
+  TempFolder folder_;
+  TempFolder home_;
+  std::string python_;
+};
+
+/// The text behind a name that the training printed.
+std::string printed(const ChildResult& result, const std::string& name) {
+  for (const auto& line : base::lines(result.out)) {
+    if (line.starts_with(name + " ")) return std::string(line.substr(name.size() + 1));
+  }
+  return {};
+}
+
+TEST_F(TrainingTest, FiguresAreTheTrainingsOwn) {
+  const auto result = watched(script("pass", 600));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto told = report();
+  ASSERT_TRUE(told.is_object()) << result.err;
+  EXPECT_EQ(std::to_string(told["steps"].get<int>()), printed(result, "steps"));
+  const double own = std::stod(printed(result, "mean_ms"));
+  const double mean = told["step_ms"]["mean"].get<double>();
+  EXPECT_NEAR(mean, own, 0.2 * own) << "the same steps by two clocks, but for those that recording disturbed";
+  EXPECT_NEAR(told["samples_per_second"].get<double>(), 16e3 / mean, 0.01 * 16e3 / mean);
+  double sum = 0;
+  double prepare = 0;
+  for (const auto& cause : told["causes"]) {
+    sum += cause["charged_ms"].get<double>();
+    for (const auto& line : cause["lines"]) {
+      if (line["site"]["function"] == "prepare") prepare += line["ms"].get<double>();
+    }
+  }
+  EXPECT_NEAR(sum, mean, 1e-9) << "the parts of a step are the step";
+  EXPECT_GE(prepare, 3.5) << "four milliseconds of sleep, charged to their line";
+}
+
+TEST_F(TrainingTest, LossesAreTheSameToTheBit) {
+  const auto program = script();
+  const auto alone = run({python_, program});
+  const auto under = watched(program, {"-q"});
+  ASSERT_FALSE(printed(alone, "loss").empty()) << alone.err;
+  EXPECT_EQ(printed(alone, "loss"), printed(under, "loss"));
+  EXPECT_EQ(under.err, alone.err);
+}
+
+TEST_F(TrainingTest, AnExceptionKeepsItsTracebackAndItsExitCode) {
+  const auto result = watched(script("assert step < 40, 'the data is broken'"));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(contains(result.err, "AssertionError: the data is broken"));
+  EXPECT_FALSE(contains(result.err, "fullwatt/agent")) << "no frame of ours in the user's traceback";
+  EXPECT_EQ(report()["steps"], 40);
+}
+
+TEST_F(TrainingTest, AKilledTrainingIsStillExplained) {
+  const auto result = watched(script("step == 45 and os.kill(os.getpid(), 9)"));
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(report()["steps"], 45);
+  EXPECT_FALSE(report()["causes"].empty());
+}
+
+TEST_F(TrainingTest, AHangIsReportedWithStacksAndNotEnded) {
+  const auto result = watched(script("step == 50 and time.sleep(14)"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(printed(result, "steps"), "60") << "the training went on by itself";
+  const auto hang = report()["run"]["hang"];
+  ASSERT_TRUE(hang.is_string()) << report()["run"].dump(1);
+  const auto stacks = read_all(hang.get<std::string>());
+  EXPECT_TRUE(contains(stacks, "happens")) << stacks;
+  EXPECT_TRUE(contains(stacks, "train.py")) << stacks;
+}
+
+TEST_F(TrainingTest, AForkedChildThatTrainsIsNotMixedUpWithItsParent) {
+  const auto result = watched(script("step == 30 and os.fork() == 0 and (optimizer.step(), os._exit(3))"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(report()["steps"], 60);
+}
+
+TEST_F(TrainingTest, StandardErrorMayBeClosed) {
+  const auto result =
+      shell(std::string("exec '") + FULLWATT_PROGRAM + "' run -- '" + python_ + "' '" + script() + "' 2>&-");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(printed(result, "steps"), "60");
+  EXPECT_EQ(report()["steps"], 60);
+}
+
+TEST_F(TrainingTest, AFullDiskCostsTheReportAndNotTheTraining) {
+  if (shell("unshare -rm true").exit_code != 0) GTEST_SKIP() << "skipped: no namespaces to mount a small disk in";
+  const auto result = shell("exec unshare -rm sh -c 'mount -t tmpfs -o size=200k none " + home_.path() + " && exec " +
+                            FULLWATT_PROGRAM + " run -- " + python_ + " " + script() + "'");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(printed(result, "steps"), "60");
+  EXPECT_TRUE(contains(result.err, "No space left")) << result.err;
+}
+
+TEST_F(TrainingTest, ItEndsAfterTheStepsThatWereAskedFor) {
+  const auto result = watched(script(), {"--steps", "25"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(report()["steps"], 25);
+}
+
+TEST_F(TrainingTest, AnInterruptReachesTheTrainingAndIsExplained) {
+  const auto program = script("step == 40 and open(sys.argv[0] + '.ready', 'w').close() or time.sleep(0.05)");
+  const int child = ::fork();
+  if (child == 0) {
+    for (const auto& [name, value] : environment()) ::setenv(name.c_str(), value.c_str(), 1);
+    ::setpgid(0, 0);
+    ::execl(FULLWATT_PROGRAM, FULLWATT_PROGRAM, "run", "-q", "--", python_.c_str(), program.c_str(), nullptr);
+    ::_exit(127);
+  }
+  for (int i = 0; i < 2400 && !fs::exists(program + ".ready"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ::kill(-child, SIGINT);  // as a terminal does at Ctrl-C
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : 0, 128 + SIGINT);
+  EXPECT_GE(report()["steps"].get<int>(), 40);
+  EXPECT_TRUE(report()["run"]["interrupted"].get<bool>());
+}
+
+TEST_F(TrainingTest, ASpoolCutInHalfIsToldAndWhatIsThereIsShown) {
+  ASSERT_EQ(watched(script(), {"-q"}).exit_code, 0);
+  for (const auto& file : fs::directory_iterator(newest())) {
+    if (file.path().extension() == ".fw") fs::resize_file(file.path(), fs::file_size(file.path()) / 2);
+  }
+  const auto result = run({FULLWATT_PROGRAM, "report"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "cut")) << result.out;
+}
+
+}  // namespace
+}  // namespace fullwatt::tests
