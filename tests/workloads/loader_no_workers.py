@@ -38,6 +38,7 @@ def main():
     meter = Meter()
     device = meter.device
     torch.backends.cudnn.benchmark = True
+    torch.set_num_threads(meter.pick(torch.get_num_threads(), 1))  # a processor is left for workers
     dataset = Photos(meter.pick(112, 56))
     loader = DataLoader(dataset, batch_size=meter.pick(128, 16), shuffle=True, num_workers=0, pin_memory=device == "cuda", drop_last=True)  # planted
     model = network().to(device, memory_format=torch.channels_last)

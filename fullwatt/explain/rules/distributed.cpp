@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include <fmt/format.h>
 
+#include "fullwatt/explain/recorded_causes.hpp"
 #include "fullwatt/explain/rules/kernel_facts.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 #include "fullwatt/explain/settings_in_force.hpp"
@@ -17,31 +19,57 @@ struct RankWork {
   int rank = 0;
   double computing_ms = 0;
   double data_ms = 0;
+  model::Site line;  ///< where its host works longest, outside of backward pass and optimiser
 };
 
-/// NCCL's kernels spin while they wait, so that they do not count; without kernel records the forward pass stands for
-/// the rest.
-double computing_ms(const model::TrainingProcess& process, const Steps& steps) {
-  const auto time = measure_gpu_time(process, steps);
-  if (!time.known()) return steps.phase(HostPhase::rest);
+/// NCCL's kernels spin while they wait, so that they do not count.
+double kernel_ms(const GpuTime& time) {
   double sum = 0;
   for (const auto& kernel : time.kernels) sum += kernel.kind.kind == "communication" ? 0 : kernel.ms;
   return sum;
 }
 
+/// What the host does by itself, by line. Ranks wait for each other in the backward pass, or where they wait for the
+/// GPU.
+std::map<std::uint32_t, double> host_work(const RecordedCauses& causes) {
+  std::map<std::uint32_t, double> by_line;
+  for (const auto& window : causes.windows) {
+    for (const auto& segment : window.host) {
+      if (segment.phase == HostPhase::rest && !segment.blocks)
+        by_line[segment.line] += own_ms(segment) / causes.steps();
+    }
+  }
+  return by_line;
+}
+
+RankWork work_of(const model::TrainingProcess& process, const ProcessFacts& facts, const Steps& steps) {
+  RankWork work{process.rank, 0, steps.phase(HostPhase::data), {}};
+  const auto time = measure_gpu_time(process, steps);
+  const auto causes = read_causes(process, facts, steps, time.device);
+  const auto by_line = host_work(causes);
+  double host = 0;
+  for (const auto& [line, ms] : by_line) host += ms;
+  if (by_line.empty()) host = time.known() ? 0 : steps.phase(HostPhase::rest);
+  work.computing_ms = std::max(kernel_ms(time), host);
+  const auto longest = std::ranges::max_element(by_line, {}, [](const auto& item) { return item.second; });
+  if (longest != by_line.end()) work.line = causes.sites.site(longest->first);
+  return work;
+}
+
 std::vector<RankWork> ranks(const Case& examined) {
   std::vector<RankWork> all;
-  for (const auto& process : examined.evidence.run.processes) {
-    if (process.role != model::TrainingProcess::Role::trainer || process.step_count == 0) continue;
-    const auto steps = find_steps(process);
-    if (steps.known()) all.push_back({process.rank, computing_ms(process, steps), steps.phase(HostPhase::data)});
+  const auto& processes = examined.evidence.run.processes;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (processes[i].role != model::TrainingProcess::Role::trainer || processes[i].step_count == 0) continue;
+    const auto steps = find_steps(processes[i]);
+    if (steps.known()) all.push_back(work_of(processes[i], examined.evidence.all_facts[i], steps));
   }
   return all;
 }
 
 /// The rank whose value stands out, and by how much over the median of the others.
 struct Outlier {
-  int rank = 0;
+  RankWork worst;
   double value = 0;
   double usual = 0;
 };
@@ -53,7 +81,7 @@ std::optional<Outlier> slowest(const std::vector<RankWork>& all, double RankWork
   for (const auto& rank : all) {
     if (&rank != &*worst) others.push_back(rank.*value);
   }
-  return Outlier{worst->rank, (*worst).*value, spread_of(others).median};
+  return Outlier{*worst, (*worst).*value, spread_of(others).median};
 }
 
 Matches straggler(const Case& examined, double RankWork::* value, std::string_view what) {
@@ -62,12 +90,14 @@ Matches straggler(const Case& examined, double RankWork::* value, std::string_vi
   const double more = found->value - found->usual;
   if (examined.share(more) < 0.05) return {};
   Match match;
+  if (value == &RankWork::computing_ms) match.near({found->worst.line});
   match.costs(more, more, examined.step_ms());
-  match.fact("rank", std::to_string(found->rank))
+  match.fact("rank", std::to_string(found->worst.rank))
       .fact("value", ms_text(found->value))
       .fact("expected", ms_text(found->usual));
-  return {match.saw(fmt::format("{} of rank {}", what, found->rank), ms_text(found->value) + " ms of a step", "steps")
-              .saw("median of the others", ms_text(found->usual) + " ms", "steps")};
+  return {
+      match.saw(fmt::format("{} of rank {}", what, found->worst.rank), ms_text(found->value) + " ms of a step", "steps")
+          .saw("median of the others", ms_text(found->usual) + " ms", "steps")};
 }
 
 Matches slow_rank(const Case& examined) {
