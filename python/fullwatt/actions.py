@@ -71,7 +71,7 @@ class Actions:
         self._agent.detail |= WINDOW
         if mode == CAUSES_WINDOW and self._agent.thread is not None:
             agent = self._agent
-            self._sampler = Sampler(agent.sites, agent.recorder.sample, agent.thread, self._step_ns)
+            self._sampler = Sampler(agent.sites, agent.recorder, agent.thread, self._step_ns)
             self._sampler.start()
 
     def close_window(self):

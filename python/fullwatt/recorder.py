@@ -31,6 +31,9 @@ class Recorder:
         self.step = _bind(held, "fullwatt_step", [_FAST, _FAST, _FAST], _U32)
         self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
+        self.python_stack = None
+        if _bind(held, "fullwatt_python_stack_known", [], _INT)():
+            self.python_stack = _bind(held, "fullwatt_python_stack", [ctypes.c_ulong], ctypes.py_object)
         self.flag = _bind(held, "fullwatt_flag", [_U32], None)
         self.cost = _bind(held, "fullwatt_cost", [_U64], None)
         self.record = _bind(held, "fullwatt_record", [_INT, _INT, _U32, _U64, _U64, _U64, _U64, _U32, _U32], None)

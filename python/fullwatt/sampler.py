@@ -5,7 +5,7 @@ import threading
 import time
 
 FRAME_LIMIT = 16
-SEARCH_LIMIT = 100  # frames searched for the user's line when the innermost ones are all a library's
+SEARCH_LIMIT = 120  # frames searched for the user's line when the innermost ones are all a library's
 PERIOD_S = 0.001
 SHORT_PERIOD_S = 0.0005
 SHORT_STEP_NS = 5_000_000
@@ -15,9 +15,10 @@ SWITCH_INTERVAL_S = 0.0002  # Python's 5 ms would let a busy thread keep the sam
 class Sampler:
     """A thread that samples another one."""
 
-    def __init__(self, sites, record, thread, step_ns):
+    def __init__(self, sites, recorder, thread, step_ns):
         self._sites = sites
-        self._record = record
+        self._record = recorder.sample
+        self._stack_of = recorder.python_stack or stack_of
         self._target = thread
         self._period_s = SHORT_PERIOD_S if step_ns < SHORT_STEP_NS else PERIOD_S
         self._stacks = {}
@@ -52,40 +53,39 @@ class Sampler:
         try:
             while self._running:
                 time.sleep(self._period_s)
-                frame = sys._current_frames().get(self._target)
-                if frame is None or not self._running:
+                stack = self._stack_of(self._target)
+                if not stack or not self._running:
                     continue
-                stack = self._stack_id(frame)
-                del frame
-                self._record(stack)
+                self._record(self.id_of(stack))
         except Exception:
             self._running = False  # a window without samples is no reason to end anything
 
-    def _stack_id(self, frame):
-        key, frames = self._walk(frame)
+    def id_of(self, stack):
+        """The text id of a stack, given as code and instruction of each frame."""
+        key = self._inner(stack)
         number = self._stacks.get(key)
         if number is None:
-            number = self._stacks[key] = self._sites.text("\n".join(self._sites.describe(f) for f in frames))
+            places = zip(key[::2], key[1::2])
+            number = self._stacks[key] = self._sites.text("\n".join(self._sites.describe_code(code, at) for code, at in places))
         return number
 
-    def _walk(self, frame):
+    def _inner(self, stack):
         """The innermost frames, and behind them the user's own one when it is not among these."""
-        key, frames, found = [], [], False
-        while frame is not None and len(frames) < FRAME_LIMIT:
-            self._take(frame, key, frames)
-            found = found or self._sites.is_user(frame.f_code.co_filename)
-            frame = frame.f_back
-        for _ in range(SEARCH_LIMIT if not found else 0):
-            if frame is None:
-                break
-            if self._sites.is_user(frame.f_code.co_filename):
-                self._take(frame, key, frames)
-                break
-            frame = frame.f_back
-        return tuple(key), frames
+        inner = stack[:2 * FRAME_LIMIT]
+        if any(self._sites.is_user(code.co_filename) for code in inner[::2]):
+            return inner
+        for place in range(len(inner), len(stack), 2):
+            if self._sites.is_user(stack[place].co_filename):
+                return inner + stack[place:place + 2]
+        return inner
 
-    @staticmethod
-    def _take(frame, key, frames):
-        key.append(id(frame.f_code))
-        key.append(frame.f_lasti)
-        frames.append(frame)
+
+def stack_of(thread):
+    """What the recorder's python_stack does, for a Python older than 3.11, whose frames outlive their execution."""
+    frame, stack = sys._current_frames().get(thread), []
+    for _ in range(SEARCH_LIMIT):
+        if frame is None:
+            break
+        stack += (frame.f_code, frame.f_lasti)
+        frame = frame.f_back
+    return tuple(stack)

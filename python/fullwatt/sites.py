@@ -1,5 +1,6 @@
 """Where in the user's code something happens: the innermost frame that is neither Python's, a library's nor ours."""
 
+import dis
 import os
 import sys
 
@@ -79,12 +80,15 @@ class Sites:
 
     def describe(self, frame):
         """file:line:function of a frame."""
-        code = frame.f_code
-        key = (id(code), frame.f_lasti)
+        return self.describe_code(frame.f_code, frame.f_lasti)
+
+    def describe_code(self, code, instruction):
+        """The same of a place in a code object."""
+        key = (id(code), instruction)
         text = self._texts.get(key)
         if text is None:
             self._codes[id(code)] = code
-            text = "%s:%d:%s" % (self.absolute(code.co_filename), frame.f_lineno or 0, code.co_name)
+            text = "%s:%d:%s" % (self.absolute(code.co_filename), line_of(code, instruction), code.co_name)
             self._texts[key] = text
         return text
 
@@ -92,6 +96,16 @@ class Sites:
         """The user's place as the id of a text; 0 when no user's code is on the stack."""
         frame = self.frame()
         return self.text(self.describe(frame)) if frame is not None else 0
+
+
+def line_of(code, instruction):
+    """The line of an instruction, given by its place in the bytes."""
+    line = code.co_firstlineno
+    for start, starting in dis.findlinestarts(code):
+        if start > instruction:
+            break
+        line = starting if starting is not None else line
+    return line
 
 
 def _folder_exists():

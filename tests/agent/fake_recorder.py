@@ -8,6 +8,8 @@ import time
 class FakeRecorder:
     """Has the methods of fullwatt.recorder.Recorder. `actions` maps a step's number to what that step returns."""
 
+    python_stack = None
+
     def __init__(self, folder, actions=None, fail_at=None):
         self._folder = folder
         self._actions = actions or {}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -194,7 +195,18 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(arguments.hidden({"api_key": "abc", "keys": 3, "lr": 0.1}), {"api_key": "(hidden)", "keys": 3, "lr": 0.1})
 
 
+class Silent:
+    """A recorder that takes nothing."""
+
+    sample = python_stack = None
+
+
 class SamplerTest(unittest.TestCase):
+    def test_the_line_of_an_instruction_is_the_frames_own(self):
+        frame = sys._getframe(0)
+        place, line = (frame.f_code, frame.f_lasti), frame.f_lineno
+        self.assertTrue(sites.Sites().describe_code(*place).endswith(":%d:%s" % (line, frame.f_code.co_name)))
+
     def test_the_users_line_is_kept_behind_many_library_frames(self):
         known, scope = sites.Sites(), {}
         library = "def deep(n, f):\n    return f() if n == 0 else deep(n - 1, f)\n"
@@ -202,8 +214,8 @@ class SamplerTest(unittest.TestCase):
         exec(compile("def mine(f):\n    return deep(30, f)\n", "/home/me/train.py", "exec"), scope)
         texts = []
         known.text = lambda text: texts.append(text) or len(texts)
-        looking = sampler.Sampler(known, None, 0, 0)
-        scope["mine"](lambda: looking._stack_id(sys._getframe(1)))
+        looking = sampler.Sampler(known, Silent, 0, 0)
+        scope["mine"](lambda: looking.id_of(sampler.stack_of(threading.get_ident())[4:]))
         lines = texts[0].split("\n")
         self.assertEqual(len(lines), sampler.FRAME_LIMIT + 1)
         self.assertEqual(lines[-1], "/home/me/train.py:2:mine")
@@ -211,12 +223,38 @@ class SamplerTest(unittest.TestCase):
     def test_a_stack_is_described_once(self):
         known, texts = sites.Sites(), []
         known.text = lambda text: texts.append(text) or len(texts)
-        looking = sampler.Sampler(known, None, 0, 0)
-        ids = [looking._stack_id(sys._getframe(0)) for _ in range(3)]
+        looking = sampler.Sampler(known, Silent, 0, 0)
+        place = (sys._getframe(0).f_code, 0)
+        ids = [looking.id_of(place) for _ in range(3)]
         self.assertEqual((ids, len(texts)), ([1, 1, 1], 1))
 
 
 class RecorderTest(Case):
+    def test_the_stack_of_another_thread_is_read_whole(self):
+        need_recorder()
+        library, ready, over = Recorder(RECORDER), threading.Event(), threading.Event()
+        if library.python_stack is None:
+            self.skipTest("Python older than 3.11")
+
+        def waits():
+            ready.set()
+            over.wait()
+
+        thread = threading.Thread(target=waits)
+        thread.start()
+        ready.wait()
+        stack = library.python_stack(thread.ident)
+        over.set()
+        thread.join()
+        names = [code.co_name for code in stack[::2]]
+        self.assertIn("waits", names)
+        self.assertEqual(names[-1], "_bootstrap")
+        self.assertEqual(library.python_stack(1), ())
+        references = sys.getrefcount(waits.__code__)
+        for _ in range(100):
+            library.python_stack(threading.get_ident())
+        self.assertEqual(sys.getrefcount(waits.__code__), references)
+
     def test_every_call_reaches_the_spool_as_it_was_made(self):
         need_recorder()
         library = Recorder(RECORDER)

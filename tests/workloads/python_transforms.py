@@ -10,9 +10,9 @@ from common import Meter
 
 
 def crop_and_normalise(image):
-    top, left = torch.randint(0, 8, (2,)).tolist()
-    part = image[:, top:top + 56, left:left + 56]
-    return (part - part.mean()) / (part.std() + 1e-6)
+    top, left = torch.randint(0, 8, (2,)).tolist()  # planted
+    part = image[:, top:top + 56, left:left + 56]  # planted
+    return (part - part.mean()) / (part.std() + 1e-6)  # planted
 
 
 class Classifier(nn.Module):

@@ -101,7 +101,7 @@ Matches outliers(const Case& examined) {
   if (steps < kLeastSteps || usual <= 0) return {};
   const auto seen = long_steps(examined, usual, kLong * usual);
   const double each = seen.more_ms / steps;
-  if (seen.count < 5 || seen.explained_ms > 0.5 * seen.more_ms || examined.share(each) < 0.05) return {};
+  if (seen.count < 5 || seen.explained_ms > 0.5 * seen.more_ms || examined.share(each) < 0.1) return {};
   Match match;
   match.costs(each, each, examined.step_ms());
   match.fact("value", ms_text(usual))

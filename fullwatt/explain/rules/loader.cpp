@@ -30,6 +30,8 @@ struct LoaderCase {
 LoaderCase look(const Case& examined) {
   LoaderCase seen;
   seen.work = examined.loader;
+  seen.work.wait_ms = std::max(0.0, seen.work.wait_ms - restarts_ms(examined));  // they have a rule of their own
+  seen.work.gain_ms = std::min(seen.work.gain_ms, seen.work.wait_ms);
   seen.load = host_load(examined.evidence);
   seen.cpus = allowed_cpus(examined.evidence.run).value_or(0);
   seen.loader = examined.facts().training_loader();

@@ -29,8 +29,11 @@ std::vector<std::uint64_t> epoch_starts(const Case& examined) {
 
 /// What the first step of an epoch waits longer for its data than the others, for each epoch but the first.
 std::vector<double> restart_costs(const Case& examined, const std::vector<std::uint64_t>& starts) {
+  std::vector<double> waits;
+  for (const auto index : examined.evidence.steps.plain)
+    waits.push_back(examined.evidence.steps.all[index].phase_ms[kData]);
+  const double usual = spread_of(waits).median;
   std::vector<double> costs;
-  const double usual = examined.evidence.steps.phase(HostPhase::data);
   for (std::size_t i = 1; i < starts.size(); ++i) {
     const auto& steps = examined.evidence.steps.all;
     const auto first = std::ranges::find_if(steps, [&](const TrainingStep& step) { return step.end_ns > starts[i]; });
@@ -49,25 +52,37 @@ double steps_of_epoch(const Case& examined, const std::vector<std::uint64_t>& st
   return count / static_cast<double>(starts.size() - 1);
 }
 
-Matches respawned(const Case& examined) {
+/// Workers that are started anew for each epoch.
+struct Restarts {
+  double ms = 0;     ///< one of them
+  double steps = 0;  ///< of an epoch
+};
+
+std::optional<Restarts> worker_restarts(const Case& examined) {
   const auto* loader = examined.facts().training_loader();
   const auto starts = epoch_starts(examined);
   if (loader == nullptr || loader->num_workers.value_or(0) == 0 || loader->persistent_workers != false ||
       starts.size() < 2)
-    return {};
+    return std::nullopt;
   const auto costs = restart_costs(examined, starts);
   const double steps = steps_of_epoch(examined, starts);
-  if (costs.empty() || steps < 1) return {};
-  const double cost = spread_of(costs).median;
+  if (costs.empty() || steps < 1) return std::nullopt;
+  return Restarts{spread_of(costs).median, steps};
+}
+
+Matches respawned(const Case& examined) {
+  const auto restarts = worker_restarts(examined);
+  if (!restarts) return {};
+  const auto* loader = examined.facts().training_loader();
   // Even workers that stay have to make the first batch.
-  const double gain = std::max(0.0, cost - examined.loader.batch_ms) / steps;
+  const double gain = std::max(0.0, restarts->ms - examined.loader.batch_ms) / restarts->steps;
   Match match;
-  match.at(loader->site).costs(cost / steps, gain, examined.step_ms());
+  match.at(loader->site).costs(restarts->ms / restarts->steps, gain, examined.step_ms());
   match.fact("workers", std::to_string(*loader->num_workers))
-      .fact("seconds", seconds_text(cost / 1e3))
-      .fact("count", number_text(steps));
+      .fact("seconds", seconds_text(restarts->ms / 1e3))
+      .fact("count", number_text(restarts->steps));
   return {match.saw("persistent_workers", "false", place_of(loader->site))
-              .saw("first batch of an epoch", ms_text(cost) + " ms later than others", "steps")};
+              .saw("first batch of an epoch", ms_text(restarts->ms) + " ms later than others", "steps")};
 }
 
 /// Mean wait for data of the steps between two moments.
@@ -123,6 +138,11 @@ constexpr std::array kRules{
 };
 
 }  // namespace
+
+double restarts_ms(const Case& examined) {
+  const auto restarts = worker_restarts(examined);
+  return restarts ? restarts->ms / restarts->steps : 0;
+}
 
 std::span<const Rule> loader_course_rules() {
   return kRules;

@@ -85,6 +85,8 @@ std::vector<Rule> all_rules();
 
 /// What `doctor` finds broken, when the training runs on the CPU of a machine with an NVIDIA GPU.
 std::vector<model::Finding> machine_findings(const Case& examined);
+/// What of a step goes into starting the loader's workers anew for each epoch.
+double restarts_ms(const Case& examined);
 /// What of a step on the CPU a GPU would compute.
 double on_cpu_ms(const Case& examined);
 

@@ -46,6 +46,11 @@ void fullwatt_flag(uint32_t step_flag);
 uint32_t fullwatt_text(const char* bytes, uint32_t length);
 /* Where the thread was. */
 void fullwatt_sample(uint32_t stack);
+/* The stack of another Python thread, called with the interpreter's lock held: a new tuple (code, index of the last
+   instruction, code, …), innermost first, at most 120 frames. Only where fullwatt_python_stack_known() is 1 (Python 3.11
+   and newer). */
+void* fullwatt_python_stack(unsigned long thread);
+int fullwatt_python_stack_known(void);
 /* The agent's own cost of one steady step, as it measured it. */
 void fullwatt_cost(uint64_t ns_per_step);
 /* Any other record. */

@@ -1,0 +1,109 @@
+// The stack of another Python thread. Python code that looks at frames may lose the interpreter's lock in the middle,
+// and the frames that torch.compile evaluates then go away under it (seen as a crash in PyFrame_GetCode, Python 3.11).
+// Here the lock is held from beginning to end, and no frame outlives the call.
+
+#include <array>
+#include <cstddef>
+
+#include <dlfcn.h>
+
+#include "fullwatt/record/recorder/recorder.h"
+
+namespace {
+
+using Object = void;  // PyObject; Python's headers are not needed for it
+
+struct Python {
+  Object* (*sys_object)(const char*) = nullptr;
+  Object* (*call)(Object*, Object*) = nullptr;
+  Object* (*from_thread)(unsigned long) = nullptr;
+  Object* (*from_int)(long) = nullptr;
+  Object* (*item)(Object*, Object*) = nullptr;
+  Object* (*back)(Object*) = nullptr;
+  Object* (*code)(Object*) = nullptr;
+  int (*last_instruction)(Object*) = nullptr;
+  Object* (*new_tuple)(std::ptrdiff_t) = nullptr;
+  int (*set_item)(Object*, std::ptrdiff_t, Object*) = nullptr;
+  void (*take)(Object*) = nullptr;
+  void (*drop)(Object*) = nullptr;
+  void (*clear_error)() = nullptr;
+
+  bool complete = find_all();
+
+ private:
+  template <class Function>
+  static bool find(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+    return function != nullptr;
+  }
+  bool find_all() {
+    return find(sys_object, "PySys_GetObject") && find(call, "PyObject_CallObject") &&
+           find(from_thread, "PyLong_FromUnsignedLong") && find(from_int, "PyLong_FromLong") &&
+           find(item, "PyDict_GetItemWithError") && find(back, "PyFrame_GetBack") && find(code, "PyFrame_GetCode") &&
+           find(last_instruction, "PyFrame_GetLasti") && find(new_tuple, "PyTuple_New") &&
+           find(set_item, "PyTuple_SetItem") && find(take, "Py_IncRef") && find(drop, "Py_DecRef") &&
+           find(clear_error, "PyErr_Clear");
+  }
+};
+
+const Python& python() {
+  static const Python found;
+  return found;
+}
+
+struct Place {
+  Object* code = nullptr;
+  int instruction = 0;
+};
+constexpr std::size_t kMostFrames = 120;
+
+/// A new reference to the innermost frame; null when the thread has none.
+Object* innermost_frame(const Python& py, unsigned long thread) {
+  auto* function = py.sys_object("_current_frames");
+  auto* frames = function == nullptr ? nullptr : py.call(function, nullptr);
+  if (frames == nullptr) return nullptr;
+  auto* key = py.from_thread(thread);
+  auto* frame = key == nullptr ? nullptr : py.item(frames, key);
+  if (frame != nullptr) py.take(frame);
+  if (key != nullptr) py.drop(key);
+  py.drop(frames);
+  return frame;
+}
+
+Object* tuple_of(const Python& py, const std::array<Place, kMostFrames>& places, std::size_t count) {
+  auto* tuple = py.new_tuple(static_cast<std::ptrdiff_t>(2 * count));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (tuple == nullptr) {
+      py.drop(places[i].code);
+      continue;
+    }
+    const auto at = static_cast<std::ptrdiff_t>(2 * i);
+    py.set_item(tuple, at, places[i].code);
+    py.set_item(tuple, at + 1, py.from_int(places[i].instruction));
+  }
+  return tuple;
+}
+
+}  // namespace
+
+void* fullwatt_python_stack(unsigned long thread) {
+  const auto& py = python();
+  if (!py.complete) return nullptr;
+  std::array<Place, kMostFrames> places;
+  std::size_t count = 0;
+  auto* frame = innermost_frame(py, thread);
+  while (frame != nullptr && count < places.size()) {
+    places[count++] = {py.code(frame), py.last_instruction(frame)};
+    auto* outer = py.back(frame);
+    py.drop(frame);
+    frame = outer;
+  }
+  if (frame != nullptr) py.drop(frame);
+  auto* tuple = tuple_of(py, places, count);
+  py.clear_error();
+  return tuple;
+}
+
+int fullwatt_python_stack_known(void) {
+  return python().complete ? 1 : 0;
+}
