@@ -36,7 +36,7 @@ def main():
     meter = Meter()
     device = meter.device
     torch.set_float32_matmul_precision("high")
-    width, batch = meter.pick(1024, 32), meter.pick(65536, 64)
+    width, batch = meter.pick(1024, 32), meter.pick(131072, 64)
     features, labels = torch.randn(batch, width, device=device), torch.randint(16, (batch,), device=device)
     model = Network(width).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")

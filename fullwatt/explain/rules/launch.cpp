@@ -26,6 +26,14 @@ bool slowed_on_purpose(const Case& examined) {
   return examined.facts().variable("CUDA_LAUNCH_BLOCKING") == "1";
 }
 
+/// What faster launches still give when the causes that give more are gone: a host that never waits for the GPU may run
+/// ahead of it as it is.
+double left_after_others(const Case& examined) {
+  const auto& causes = examined.evidence.explanation.causes;
+  const auto at = std::ranges::find(causes, cause::kLaunchBound, &model::Cause::id);
+  return at == causes.end() ? 0 : at->gain_after_ms.value_or(0);
+}
+
 Matches launch_bound(const Case& examined) {
   const double charged = examined.charged(cause::kLaunchBound);
   const auto kernels = all_kernels(examined);
@@ -34,7 +42,7 @@ Matches launch_bound(const Case& examined) {
   change.removals.front().share = 1 - keeps("launch-bound");
   Match match;
   match.near({main_line(examined, cause::kLaunchBound)});
-  match.costs(charged, examined.gain(change), examined.step_ms());
+  match.costs(charged, std::min(examined.gain(change), left_after_others(examined)), examined.step_ms());
   match.fact("kernels", number_text(kernels.count)).fact("value", number_text(mean_us(kernels)));
   match.saw("kernels", fmt::format("{} a step, {} µs each", number_text(kernels.count), number_text(mean_us(kernels))),
             "CUPTI");
