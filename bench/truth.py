@@ -69,8 +69,9 @@ def script(name):
     return WORKLOADS / f"{name}.py"
 
 
-def planted_lines(name):
-    lines = script(name).read_text(encoding="utf-8").splitlines()
+def planted_lines(name, program=None):
+    """Of the program as it is, or of the copy that a recording kept."""
+    lines = (program or script(name)).read_text(encoding="utf-8").splitlines()
     return [number for number, line in enumerate(lines, 1) if line.rstrip().endswith("# planted")]
 
 

@@ -39,8 +39,8 @@ def told_apart(entry, report):
     return [finding for finding in listed if finding["id"] not in foreign], [finding["id"] for finding in listed if finding["id"] in foreign]
 
 
-def judged(name, entry, own, report, fixed_ms=None):
-    """One row of the table."""
+def judged(name, entry, own, report, fixed_ms=None, program=None):
+    """One row of the table. `program`: the source that ran, when it is not today's."""
     findings, aside = told_apart(entry, report)
     row = {
         "verdict": findings[0]["id"] if findings else "", "aside": aside, "findings": [finding["id"] for finding in findings],
@@ -52,7 +52,7 @@ def judged(name, entry, own, report, fixed_ms=None):
         "samples_agree": agrees(own["samples_per_second"], report.get("samples_per_second"), SAMPLES_TOLERANCE) if entry.get("samples", True) else None,
         "busy_agrees": agrees(own.get("busy_ms"), report.get("gpu_busy_ms"), BUSY_TOLERANCE),
     }
-    row.update(healthy_part(findings) if entry.get("healthy") else planted_part(name, entry, own, findings, fixed_ms))
+    row.update(healthy_part(findings) if entry.get("healthy") else planted_part(name, entry, own, findings, fixed_ms, program))
     return row
 
 
@@ -60,12 +60,12 @@ def healthy_part(findings):
     return {"healthy": True, "alarms": [finding["id"] for finding in findings]}
 
 
-def planted_part(name, entry, own, findings, fixed_ms):
+def planted_part(name, entry, own, findings, fixed_ms, program):
     accepted = [finding for finding in findings if finding["id"] in entry["cause"]]
     right_line = None
     if entry.get("line", True):
         places = {(pathlib.Path(finding["file"]).name, finding["line"]) for finding in accepted}
-        right_line = any((f"{name}.py", line) in places for line in truth.planted_lines(name))
+        right_line = any((f"{name}.py", line) in places for line in truth.planted_lines(name, program))
     return {
         "healthy": False, "cause": entry["cause"][0], "right_cause": bool(findings) and findings[0]["id"] in entry["cause"], "right_line": right_line,
         "place": next((f"{pathlib.Path(finding['file']).name}:{finding['line']}" for finding in accepted if finding["line"]), ""),
