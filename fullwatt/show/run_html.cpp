@@ -152,7 +152,8 @@ std::string footer(const Report& report) {
   std::string out = "<footer>\n";
   if (!report.explanation().remarks.empty()) {
     out += html_parts::heading(report, "remarks", "run_remarks") + "<ul>\n";
-    for (const auto& remark : report.explanation().remarks) out += fmt::format("<li>{}</li>\n", html_escaped(remark));
+    for (const auto& remark : report.explanation().remarks)
+      out += fmt::format("<li>{}</li>\n", html_escaped(remark_text(remark, report.language())));
     out += "</ul>\n";
   }
   for (const auto& sentence : own_account(report.explanation(), report.language()))

@@ -53,7 +53,8 @@ void facts(std::string& out, const Explanation& explanation, Language language) 
   out += fmt::format("\n### {}\n", say("run_facts", language));
   for (const auto& [name, value] : run_facts(explanation, language))
     out += fmt::format("- {}: {}\n", markdown_escaped(name), markdown_code(value));
-  for (const auto& remark : explanation.remarks) out += fmt::format("- {}\n", markdown_escaped(remark));
+  for (const auto& remark : explanation.remarks)
+    out += fmt::format("- {}\n", markdown_escaped(remark_text(remark, language)));
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ void without_steps(Page& page, const Explanation& explanation) {
 void remarks(Page& page, const Explanation& explanation) {
   if (explanation.remarks.empty()) return;
   page.heading("run_remarks");
-  for (const auto& remark : explanation.remarks) page.marked({"–", "-", Ink::plain}, base::printable(remark));
+  for (const auto& remark : explanation.remarks)
+    page.marked({"–", "-", Ink::plain}, base::printable(remark_text(remark, page.style().language)));
 }
 
 void closing(Page& page, const Explanation& explanation, const std::string& report_file) {

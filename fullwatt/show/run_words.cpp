@@ -1,10 +1,12 @@
 #include "fullwatt/show/run_words.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "fullwatt/base/pattern.hpp"
 #include "fullwatt/show/numbers.hpp"
 
 namespace fullwatt::show {
@@ -202,9 +204,21 @@ std::string step_spread(const Explanation& explanation, Language language) {
                  {"value", fmt::format("{}–{}", figure(spread.p05), milliseconds(spread.p95))}});
 }
 
+std::string remark_text(const std::string& remark, Language language) {
+  constexpr std::array<std::string_view, 11> kKnown{"remark-on-cpu",       "remark-no-window",  "remark-no-kernel",
+                                                    "remark-no-gpu",       "remark-no-cuda",    "remark-too-short",
+                                                    "remark-windows-full", "remark-spool-full", "remark-spool-cut",
+                                                    "remark-no-causes",    "remark-from-causes"};
+  for (const auto key : kKnown) {
+    const auto captures = base::match(catalog::label(key, Language::en), remark);
+    if (captures && phrase(key, Language::en, *captures) == remark) return phrase(key, language, *captures);
+  }
+  return remark;
+}
+
 std::string no_kernels(const Explanation& explanation, Language language) {
   if (explanation.no_gpu_records.empty() || explanation.steps == 0) return {};
-  return phrase("run_no_kernels", language, {{"reason", explanation.no_gpu_records}});
+  return phrase("run_no_kernels", language, {{"reason", remark_text(explanation.no_gpu_records, language)}});
 }
 
 std::vector<std::string> outlook(const Explanation& explanation, Language language) {

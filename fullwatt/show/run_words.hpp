@@ -41,6 +41,9 @@ NoSteps no_steps(const model::Explanation& explanation, Language language);
 /// How far steps differ: their number, median and range.
 std::string step_spread(const model::Explanation& explanation, Language language);
 /// Why the GPU's lane is missing; empty when it is there.
+/// Remarks and reasons arise in English; those that the catalogue knows are told in the reader's language.
+std::string remark_text(const std::string& remark, Language language);
+
 std::string no_kernels(const model::Explanation& explanation, Language language);
 /// What a step would take with all causes removed, and with a perfect loader; as far as known.
 std::vector<std::string> outlook(const model::Explanation& explanation, Language language);

@@ -119,6 +119,15 @@ TEST(HeadlineTest, WithoutAGpuTheHostsLargestPartIsNamed) {
             "The largest part (53 %) of each 842 ms step is backward pass at train.py:62.");
 }
 
+TEST(RunTextTest, RemarksAreToldInTheReadersLanguage) {
+  auto explanation = sample_explanation();
+  explanation.remarks = {"the spool was cut: 12 of 34 bytes are there", "something that nobody has foreseen"};
+  EXPECT_TRUE(contains(plain_text(explanation), "the spool was cut: 12 of 34 bytes are there"));
+  const auto chinese = plain_text(explanation, 100, Language::zh);
+  EXPECT_TRUE(contains(chinese, "34 字节中只有 12 字节")) << chinese;
+  EXPECT_TRUE(contains(chinese, "something that nobody has foreseen"));
+}
+
 TEST(RunTextTest, SectionsComeInTheirOrder) {
   expect_in_order(plain_text(sample_explanation()), {"The GPU is idle 65 %",
                                                      "First: Data is loaded",
