@@ -96,7 +96,7 @@ ExampleStep example_step(const model::TrainingProcess& process, const RecordedCa
     const Interval range{activity.start_ns, activity.end_ns};
     if (!overlaps(range, chosen.range)) continue;
     const bool kernel = activity.kind == model::GpuActivity::Kind::kernel;
-    const auto text = kernel ? kernel_text(process.text(activity.name)).substr(0, kLongestText) : std::string{};
+    const auto text = kernel ? kernel_name(process.text(activity.name)).substr(0, kLongestText) : std::string{};
     gpu.push_back(bar_of("gpu", range, chosen.range, gpu_causes.cause(activity), text));
   }
   example.bars = few(std::move(host), example.ms);

@@ -147,7 +147,7 @@ class Measure {
 
   void collect() {
     for (const auto& [name, sum] : kernels_) {
-      time_.kernels.push_back({kernel_text(process_.text(name)), causes_.kernel(name), sum.ms / time_.steps,
+      time_.kernels.push_back({kernel_name(process_.text(name)), causes_.kernel(name), sum.ms / time_.steps,
                                sum.count / time_.steps, sum.blocks / sum.count});
     }
     std::ranges::sort(time_.kernels,

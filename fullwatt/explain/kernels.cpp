@@ -154,6 +154,15 @@ std::string kernel_text(std::string_view name) {
   return status == 0 ? std::string(text.get()) : std::string(name);
 }
 
+std::string kernel_name(std::string_view raw) {
+  auto name = kernel_text(raw);
+  for (const std::string_view common : {"void ", "at::native::", "(anonymous namespace)::"}) {
+    for (auto at = name.find(common); at != std::string::npos; at = name.find(common, at))
+      name.erase(at, common.size());
+  }
+  return name;
+}
+
 KernelClass classify_kernel(std::string_view raw) {
   const auto name = base::lower(kernel_text(raw));
   KernelClass found;

@@ -17,6 +17,8 @@ struct KernelClass {
 
 /// The name as people write it; CUPTI hands out mangled ones.
 std::string kernel_text(std::string_view name);
+/// The same for people: without what all of PyTorch's kernels have in common.
+std::string kernel_name(std::string_view raw);
 /// By the name as CUPTI gives it, mangled or not.
 KernelClass classify_kernel(std::string_view name);
 

@@ -9,6 +9,7 @@ namespace fullwatt::explain {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
+constexpr const char* kDataSheet = "data sheet";
 constexpr const char* kDriver = "driver (NVML)";
 
 /// Mean and largest of a reading over the samples of one GPU.
@@ -57,7 +58,7 @@ model::ResourceUse power(const model::Run& run, const Interval& range, const Tra
     use.source = kDriver;
   } else if (gpu.peaks && gpu.peaks->power_w) {
     use.limit = *gpu.peaks->power_w;
-    use.source = gpu.peaks->source;
+    use.source = kDataSheet;
   }
   return use;
 }
@@ -80,7 +81,7 @@ model::ResourceUse memory(const model::Run& run, const model::TrainingProcess& t
     use.source = kDriver;
   } else if (gpu.peaks && gpu.peaks->memory_gb) {
     use.limit = *gpu.peaks->memory_gb;
-    use.source = gpu.peaks->source;
+    use.source = kDataSheet;
   }
   return use;
 }
@@ -96,7 +97,7 @@ model::ResourceUse compute(const ProcessFacts& facts, const Steps& steps, const 
   const auto peak = gpu.peaks ? gpu.peaks->peak(precision) : std::nullopt;
   if (peak) {
     use.limit = *peak;
-    use.source = precision + ", dense; " + gpu.peaks->source;
+    use.source = precision + ", dense; " + kDataSheet;
   } else if (use.reason.empty()) {
     use.source = gpu.peaks ? "precision not known" : "peak of this GPU not known";
   }
@@ -108,7 +109,7 @@ model::ResourceUse bandwidth(const TrainedGpu& gpu) {
   use.reason = "needs the GPU's performance counters, which only an administrator may read";
   if (gpu.peaks && gpu.peaks->bandwidth_gbs) {
     use.limit = *gpu.peaks->bandwidth_gbs;
-    use.source = gpu.peaks->source;
+    use.source = kDataSheet;
   }
   return use;
 }
