@@ -13,6 +13,7 @@
 #include "fullwatt/record/recorder/schedule.hpp"
 #include "fullwatt/record/recorder/step_counter.hpp"
 #include "fullwatt/record/spool_writer.hpp"
+#include "fullwatt/vendor/python/stack.hpp"
 
 namespace fullwatt::record {
 namespace {
@@ -144,6 +145,14 @@ void fullwatt_sample(uint32_t stack) {
   record.id = stack;
   record.start_ns = now_ns();
   recorder->spool.append(record);
+}
+
+void* fullwatt_python_stack(unsigned long thread) {
+  return fullwatt::vendor::python::stack_of(thread);
+}
+
+int fullwatt_python_stack_known(void) {
+  return fullwatt::vendor::python::stacks_known() ? 1 : 0;
 }
 
 void fullwatt_cost(uint64_t ns_per_step) {

@@ -1,14 +1,11 @@
-// The stack of another Python thread. Python code that looks at frames may lose the interpreter's lock in the middle,
-// and the frames that torch.compile evaluates then go away under it (seen as a crash in PyFrame_GetCode, Python 3.11).
-// Here the lock is held from beginning to end, and no frame outlives the call.
+#include "fullwatt/vendor/python/stack.hpp"
 
 #include <array>
 #include <cstddef>
 
 #include <dlfcn.h>
 
-#include "fullwatt/record/recorder/recorder.h"
-
+namespace fullwatt::vendor::python {
 namespace {
 
 using Object = void;  // PyObject; Python's headers are not needed for it
@@ -46,7 +43,7 @@ struct Python {
   }
 };
 
-const Python& python() {
+const Python& interpreter() {
   static const Python found;
   return found;
 }
@@ -86,8 +83,12 @@ Object* tuple_of(const Python& py, const std::array<Place, kMostFrames>& places,
 
 }  // namespace
 
-void* fullwatt_python_stack(unsigned long thread) {
-  const auto& py = python();
+bool stacks_known() {
+  return interpreter().complete;
+}
+
+void* stack_of(unsigned long thread) {
+  const auto& py = interpreter();
   if (!py.complete) return nullptr;
   std::array<Place, kMostFrames> places;
   std::size_t count = 0;
@@ -104,6 +105,4 @@ void* fullwatt_python_stack(unsigned long thread) {
   return tuple;
 }
 
-int fullwatt_python_stack_known(void) {
-  return python().complete ? 1 : 0;
-}
+}  // namespace fullwatt::vendor::python
