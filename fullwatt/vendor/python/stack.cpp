@@ -44,7 +44,7 @@ struct Python {
 };
 
 const Python& interpreter() {
-  static const Python found;
+  static Python found;
   return found;
 }
 
