@@ -45,13 +45,15 @@ HostLoad host_load(const Evidence& evidence) {
   for (const auto* sample : samples) {
     load.busy += sample->cpus_busy;
     load.training += sample->cpus_training;
+    load.stolen += sample->stolen;
     load.iowait += sample->iowait;
     load.pressure += sample->cpu_pressure;
     load.throttled += sample->throttled;
     load.swap_in_bytes += static_cast<double>(sample->swap_in_bytes);
   }
   const auto count = static_cast<double>(samples.size());
-  for (auto* sum : {&load.busy, &load.training, &load.iowait, &load.pressure, &load.throttled}) *sum /= count;
+  for (auto* sum : {&load.busy, &load.training, &load.stolen, &load.iowait, &load.pressure, &load.throttled})
+    *sum /= count;
   load.seconds = static_cast<double>(samples.back()->at_ns - samples.front()->at_ns) / 1e9;
   load.known = true;
   return load;

@@ -21,8 +21,9 @@ std::optional<double> online_cpus(const model::Run& run);
 struct HostLoad {
   double busy = 0;      ///< CPUs, of the whole machine
   double training = 0;  ///< CPUs of the training's processes
+  double stolen = 0;    ///< CPUs that the hypervisor gave to others
   double iowait = 0;
-  double pressure = 0;
+  double pressure = 0;       ///< share of the time in which something waited for a CPU
   double throttled = 0;      ///< share of the time
   double swap_in_bytes = 0;  ///< in all
   double seconds = 0;

@@ -58,17 +58,17 @@ double total_ms(std::span<const Interval> intervals);
 template <class A, class B, class Visit>
 void for_each_overlap(const std::vector<A>& first, const std::vector<B>& second, Visit visit) {
   for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {
-    const Interval& a = interval_of(first[i]);
-    const Interval& b = interval_of(second[j]);
+    const Interval a = interval_of(first[i]);
+    const Interval b = interval_of(second[j]);
     const Interval common{std::max(a.start_ns, b.start_ns), std::min(a.end_ns, b.end_ns)};
     if (common.length_ns() > 0) visit(first[i], second[j], common);
     a.end_ns <= b.end_ns ? ++i : ++j;
   }
 }
-inline const Interval& interval_of(const Interval& interval) {
+inline Interval interval_of(const Interval& interval) {
   return interval;
 }
-inline const Interval& interval_of(const PhasePiece& piece) {
+inline Interval interval_of(const PhasePiece& piece) {
   return piece.range;
 }
 

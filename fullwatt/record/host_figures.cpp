@@ -82,6 +82,7 @@ HostFigures::Counters HostFigures::read(std::uint64_t now_ns, const std::vector<
   const auto cpu = files_.read("/proc/stat").value_or("");
   const auto ticks = words(base::lines(cpu).empty() ? std::string_view() : base::lines(cpu).front());
   now.iowait_ticks = number_at(ticks, 5);
+  now.stolen_ticks = number_at(ticks, 8);
   for (const std::size_t field : {1U, 2U, 3U, 6U, 7U, 8U}) now.busy_ticks += number_at(ticks, field);
   for (const int pid : tree) {
     now.training_ticks += process_ticks(files_, pid);
@@ -116,6 +117,7 @@ model::HostSample HostFigures::sample(std::uint64_t now_ns, const std::vector<in
     const double ticks = seconds * static_cast<double>(::sysconf(_SC_CLK_TCK));
     const auto grown = [](double newer, double older) { return std::max(0.0, newer - older); };
     sample.cpus_busy = grown(now.busy_ticks, last_.busy_ticks) / ticks;
+    sample.stolen = grown(now.stolen_ticks, last_.stolen_ticks) / ticks;
     sample.iowait = grown(now.iowait_ticks, last_.iowait_ticks) / ticks;
     sample.cpus_training = grown(now.training_ticks, last_.training_ticks) / ticks;
     sample.cpu_pressure = grown(now.pressure_us, last_.pressure_us) / (seconds * 1e6);

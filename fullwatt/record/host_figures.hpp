@@ -24,6 +24,7 @@ class HostFigures {
   struct Counters {
     std::uint64_t at_ns = 0;
     double busy_ticks = 0;
+    double stolen_ticks = 0;
     double iowait_ticks = 0;
     double training_ticks = 0;
     double pressure_us = 0;

@@ -24,7 +24,7 @@ class Agent:
     """One for each process. The hooks read its attributes directly: every look costs the training time."""
 
     __slots__ = (
-        "folder", "pid", "is_child", "detail", "facts", "patches", "sites", "recorder", "phase", "step", "samples", "thread",
+        "folder", "pid", "is_child", "detail", "facts", "patches", "sites", "recorder", "phase", "step", "steady_step", "samples", "thread",
         "in_backward", "stepping", "step_start", "steps", "data_ns", "backward_ns", "taken", "batches", "backwards", "batch", "credits",
         "switch_compiler", "errors", "at_open", "at_fork", "at_end", "_load_recorder", "_lock", "__weakref__",
     )  # fmt: skip
@@ -36,7 +36,7 @@ class Agent:
         self.patches = Patches()
         self.sites = Sites()
         self.recorder = None
-        self.phase = self.step = self.samples = nothing
+        self.phase = self.step = self.steady_step = self.samples = nothing
         self.thread = None  # the one that trains, once a step was made
         self.in_backward = False
         self.stepping = None  # the optimiser whose step is in progress
@@ -85,7 +85,8 @@ class Agent:
             return
         self.pid = os.getpid()
         self.sites.text = self.recorder.text
-        self.phase, self.step, self.samples = self.recorder.phase, self.recorder.step, self.recorder.samples
+        self.phase, self.samples = self.recorder.phase, self.recorder.samples
+        self.step, self.steady_step = self.recorder.step, self.recorder.steady_step
         self.facts.open(self.pid)
         for action in self.at_open:
             action(role)
@@ -140,7 +141,7 @@ class Agent:
             if self.detail & OFF:
                 return
             self.detail = OFF
-            self.phase = self.step = self.samples = nothing
+            self.phase = self.step = self.steady_step = self.samples = nothing
         for action in (self._note_trouble, self._note_fact, self.end, self.patches.restore, say):
             try:
                 action(why) if action not in (self.end, self.patches.restore) else action()
@@ -176,7 +177,7 @@ class Agent:
         if self.recorder is not None:
             self.recorder.forked()
         self.detail = OFF if was_off else OPENING | LEARNING
-        self.phase = self.step = self.samples = nothing
+        self.phase = self.step = self.steady_step = self.samples = nothing
         self.thread, self.stepping, self.in_backward = None, None, False
         self.data_ns = self.backward_ns = self.taken = 0
         self.steps = self.batches = self.backwards = self.batch = self.credits = 0

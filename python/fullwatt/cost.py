@@ -4,7 +4,7 @@ import json
 from time import perf_counter_ns as now
 
 from .hooks import backward, loader, optimizer
-from .recorder import AGENT
+from .recorder import REHEARSAL
 
 ROUNDS = 3
 SOURCE = "def f(a, b=1, *c, **d):\n    with a as e:\n        return [x for x in e if x > b] or {k: v for k, v in d.items()}\n" * 4
@@ -21,9 +21,7 @@ class Shadow:
         self.step_start = self.steps = self.batch = 0
         self.data_ns = self.backward_ns = self.taken = 0
         self.credits = 1 << 60
-        self.phase = agent.recorder.phase
-        self.samples = agent.recorder.samples
-        self.step = agent.recorder.phase
+        self.steady_step = agent.recorder.steady_step
 
 
 class Nothing:
@@ -38,7 +36,7 @@ def of_step(agent, batches_per_step, backwards_per_step):
     shadow, optimizer_like = Shadow(agent), object()
     next_batch = loader.make_next(shadow, _nothing, Nothing())
     run_backward = backward.make_backward(shadow, _nothing, Nothing())
-    before, after = optimizer.make_hooks(shadow, {id(optimizer_like): AGENT}, Nothing(), AGENT, AGENT)
+    before, after = optimizer.make_hooks(shadow, {id(optimizer_like): REHEARSAL}, Nothing())
     arguments, options = (optimizer_like,), {}
     batches, backwards, steps = [], [], []
     for _ in range(ROUNDS):

@@ -10,10 +10,11 @@ MEMORY, LOSS, FETCH, MARK, TROUBLE = 11, 12, 13, 14, 15
 EVALUATED, SAVED, COMPILED, MEASURED, CEILING_STEP, COUNTING = 8, 16, 32, 64, 128, 256
 OPEN_TIMES, OPEN_CAUSES, CLOSE, MEASURE, STOP, COUNT, CEILING = 1, 2, 4, 8, 16, 32, 64
 TIMES_WINDOW, CAUSES_WINDOW = 1, 2
+REHEARSAL = 0xFFFFFFFF  # the number of an optimiser that makes no step
 
 _INT, _U32, _U64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 # ctypes turns a Python integer into a pointer twice as fast as into an exact type, and the 64-bit calling conventions of
-# Linux pass both alike. Used for the calls of every step.
+# Linux pass both alike. Used for frequent calls.
 _FAST = ctypes.c_void_p
 
 
@@ -29,6 +30,7 @@ class Recorder:
         self.version = _bind(held, "fullwatt_version", [], _INT)
         self.phase = _bind(held, "fullwatt_phase", [_FAST, _FAST, _FAST], None)
         self.step = _bind(held, "fullwatt_step", [_FAST, _FAST, _FAST], _U32)
+        self.steady_step = _steady_step(held)
         self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
         self.python_stack = None
@@ -61,6 +63,16 @@ class Recorder:
     def give_way(self, yes, to_whom):
         """Another profiler takes or leaves CUPTI's seat."""
         self._yield(1 if yes else 0, to_whom.encode("utf-8", "replace"))
+
+
+def _steady_step(held):
+    """The one call of a steady step, as a function of the interpreter's own kind where that is possible: ctypes takes several times as long."""
+    address = _bind(held, "fullwatt_python_steady_step", [], ctypes.c_void_p)()
+    if not address:
+        return _bind(held, "fullwatt_steady_step", [_FAST] * 5, _U32)
+    function = ctypes.cast(address, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(function))  # the reference that came with the address
+    return function
 
 
 def _bind(library, name, arguments, result):

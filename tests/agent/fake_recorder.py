@@ -4,6 +4,8 @@ import json
 import os
 import time
 
+from fullwatt.recorder import BACKWARD, DATA, REHEARSAL
+
 
 class FakeRecorder:
     """Has the methods of fullwatt.recorder.Recorder. `actions` maps a step's number to what that step returns."""
@@ -35,6 +37,16 @@ class FakeRecorder:
         self._steps += 1
         self._note("step", optimizer=optimizer, start=start, site=self._name(site), number=self._steps)
         return self._actions.get(self._steps, 0)
+
+    def steady_step(self, optimizer, optimizer_ns, samples, data_ns, backward_ns):
+        """Remembered as the calls of a step that is not steady."""
+        if optimizer == REHEARSAL:
+            return 0
+        self.samples(samples)
+        for phase, length in ((DATA, data_ns), (BACKWARD, backward_ns)):
+            if length:
+                self.phase(phase, time.perf_counter_ns() - length, 0)
+        return self.step(optimizer, time.perf_counter_ns() - optimizer_ns, 0)
 
     def samples(self, samples):
         self._note("samples", samples=samples)

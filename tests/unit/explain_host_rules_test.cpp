@@ -103,6 +103,10 @@ TEST(CourseRulesTest, LongStepsThatNothingExplainsAreOutliers) {
   const auto finding = expect_found(builder, "step-outliers");
   EXPECT_EQ(finding.facts.at("count"), "20");
   EXPECT_NEAR(*finding.gain_ms, 300 / 20.0, 3);
+  EXPECT_EQ(finding.severity, model::Severity::note);
+  add_samples(builder.run(), 16, 5);
+  each_sample(builder, [](auto& sample) { sample.stolen = 10, sample.cpu_pressure = 0.1; });
+  EXPECT_EQ(expect_found(builder, "step-outliers").severity, model::Severity::info);
 }
 
 TEST(CourseRulesTest, AStepThatPaysForHurriedOnesIsNoOutlier) {

@@ -29,10 +29,11 @@ TEST(HostFiguresTest, SharesAreOfTheTimeSinceTheSampleBefore) {
   base::TreeFiles first(host("100 0 100 1000 50 0 0 0", "10 10", "0"));
   HostFigures figures(first);
   figures.sample(1'000'000'000, {10});
-  first = base::TreeFiles(host("200 0 200 1000 100 0 0 0", "110 60", "250000"));
+  first = base::TreeFiles(host("190 0 200 1000 100 0 0 10", "110 60", "250000"));
   const auto sample = figures.sample(2'000'000'000, {10});
   const double ticks = 100;  // USER_HZ of every Linux that runs this
   EXPECT_DOUBLE_EQ(sample.cpus_busy, 200 / ticks);
+  EXPECT_DOUBLE_EQ(sample.stolen, 10 / ticks);
   EXPECT_DOUBLE_EQ(sample.iowait, 50 / ticks);
   EXPECT_DOUBLE_EQ(sample.cpus_training, 150 / ticks);
   EXPECT_DOUBLE_EQ(sample.throttled, 0.25);

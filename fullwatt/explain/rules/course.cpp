@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 
 namespace fullwatt::explain {
@@ -93,6 +94,13 @@ LongSteps long_steps(const Case& examined, double usual_ms, double limit_ms) {
   return found;
 }
 
+/// Share of the time in which the training may have waited for a CPU that others had.
+double taken_by_others(const Case& examined) {
+  const auto load = host_load(examined.evidence);
+  return load.pressure + load.stolen / online_cpus(examined.evidence.run).value_or(1);
+}
+
+/// Where the machine's other users took as much time as the long steps, the training is not to blame.
 Matches outliers(const Case& examined) {
   constexpr double kLeastSteps = 40;
   constexpr double kLong = 3;
@@ -107,6 +115,11 @@ Matches outliers(const Case& examined) {
   match.fact("value", ms_text(usual))
       .fact("limit", ms_text(kLong * usual))
       .fact("count", number_text(steps / seen.count));
+  const double taken = taken_by_others(examined);
+  if (taken >= examined.share(each)) {
+    match.severity = model::Severity::info;
+    match.saw("CPUs taken by others", percent(taken) + " % of the time", "/proc");
+  }
   return {match.saw("long steps", fmt::format("{:.0f} of {:.0f}", seen.count, steps), "steps")};
 }
 

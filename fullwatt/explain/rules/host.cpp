@@ -40,6 +40,7 @@ Matches contention(const Case& examined) {
   match.saw("CPUs busy",
             fmt::format("{:.1f} of {}, {:.1f} for the training", load.busy, number_text(*cpus), load.training),
             "/proc");
+  if (load.stolen >= 0.1) match.saw("taken by the hypervisor", fmt::format("{:.1f} CPUs", load.stolen), "/proc/stat");
   if (load.pressure > 0) match.saw("CPU pressure", percent(load.pressure) + " %", "/proc/pressure/cpu");
   return {match};
 }

@@ -13,6 +13,7 @@
 #include "fullwatt/record/recorder/schedule.hpp"
 #include "fullwatt/record/recorder/step_counter.hpp"
 #include "fullwatt/record/spool_writer.hpp"
+#include "fullwatt/vendor/python/function.hpp"
 #include "fullwatt/vendor/python/stack.hpp"
 
 namespace fullwatt::record {
@@ -55,6 +56,22 @@ void forget_parent() {
 
 std::string spool_path(const char* folder) {
   return std::string(folder) + "/spool-" + std::to_string(::getpid()) + ".fw";
+}
+
+/// The current step ends. Returns what the agent is to do now.
+std::uint32_t finish_step(Recorder& own, std::uint32_t optimizer) {
+  const auto now = now_ns();
+  own.steps.flag(own.capture.step_flags());
+  own.steps.finish(own.spool, optimizer, now);
+  own.capture.count_step();
+  if (own.spool.header().thread.load(std::memory_order_relaxed) == 0)
+    own.spool.header().thread = static_cast<std::uint32_t>(::gettid());
+  const auto actions = own.schedule.after_step(now, own.capture.has_room());
+  // What is done now falls into the step that begins now.
+  if ((actions & (FULLWATT_OPEN_TIMES | FULLWATT_OPEN_CAUSES | FULLWATT_CLOSE)) != 0) own.steps.flag(kSwitching);
+  if ((actions & FULLWATT_MEASURE) != 0) own.steps.flag(kMeasured);
+  if ((actions & FULLWATT_CEILING) != 0) own.capture.begin_ceiling();
+  return actions;
 }
 
 }  // namespace
@@ -111,19 +128,28 @@ void fullwatt_phase(int phase, uint64_t start_ns, uint32_t site) {
 uint32_t fullwatt_step(uint32_t optimizer, uint64_t start_ns, uint32_t site) {
   if (recorder == nullptr) return 0;
   fullwatt_phase(static_cast<int>(Phase::optimizer), start_ns, site);
-  const auto now = now_ns();
-  auto& own = *recorder;
-  own.steps.flag(own.capture.step_flags());
-  own.steps.finish(own.spool, optimizer, now);
-  own.capture.count_step();
-  if (own.spool.header().thread.load(std::memory_order_relaxed) == 0)
-    own.spool.header().thread = static_cast<std::uint32_t>(::gettid());
-  const auto actions = own.schedule.after_step(now, own.capture.has_room());
-  // What is done now falls into the step that begins now.
-  if ((actions & (FULLWATT_OPEN_TIMES | FULLWATT_OPEN_CAUSES | FULLWATT_CLOSE)) != 0) own.steps.flag(kSwitching);
-  if ((actions & FULLWATT_MEASURE) != 0) own.steps.flag(kMeasured);
-  if ((actions & FULLWATT_CEILING) != 0) own.capture.begin_ceiling();
-  return actions;
+  return finish_step(*recorder, optimizer);
+}
+
+uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t optimizer_ns, uint64_t samples, uint64_t data_ns,
+                              uint64_t backward_ns) {
+  if (recorder == nullptr) return 0;
+  auto& steps = recorder->steps;
+  if (optimizer == FULLWATT_REHEARSAL) {
+    steps.phase(Phase::agent, optimizer_ns + data_ns + backward_ns);
+    return 0;
+  }
+  steps.samples(samples);
+  steps.phase(Phase::data, data_ns);
+  steps.phase(Phase::backward, backward_ns);
+  steps.phase(Phase::optimizer, optimizer_ns);
+  return finish_step(*recorder, optimizer);
+}
+
+void* fullwatt_python_steady_step(void) {
+  return fullwatt::vendor::python::function_of([](const auto& values) {
+    return fullwatt_steady_step(static_cast<std::uint32_t>(values[0]), values[1], values[2], values[3], values[4]);
+  });
 }
 
 void fullwatt_samples(uint64_t samples) {

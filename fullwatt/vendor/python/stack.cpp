@@ -3,12 +3,10 @@
 #include <array>
 #include <cstddef>
 
-#include <dlfcn.h>
+#include "fullwatt/vendor/python/interpreter.hpp"
 
 namespace fullwatt::vendor::python {
 namespace {
-
-using Object = void;  // PyObject; Python's headers are not needed for it
 
 struct Python {
   Object* (*sys_object)(const char*) = nullptr;
@@ -25,26 +23,16 @@ struct Python {
   void (*drop)(Object*) = nullptr;
   void (*clear_error)() = nullptr;
 
-  bool complete = find_all();
-
- private:
-  template <class Function>
-  static bool find(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
-    return function != nullptr;
-  }
-  bool find_all() {
-    return find(sys_object, "PySys_GetObject") && find(call, "PyObject_CallObject") &&
-           find(from_thread, "PyLong_FromUnsignedLong") && find(from_int, "PyLong_FromLong") &&
-           find(item, "PyDict_GetItemWithError") && find(back, "PyFrame_GetBack") && find(code, "PyFrame_GetCode") &&
-           find(last_instruction, "PyFrame_GetLasti") && find(new_tuple, "PyTuple_New") &&
-           find(set_item, "PyTuple_SetItem") && find(take, "Py_IncRef") && find(drop, "Py_DecRef") &&
-           find(clear_error, "PyErr_Clear");
-  }
+  bool complete = find(sys_object, "PySys_GetObject") && find(call, "PyObject_CallObject") &&
+                  find(from_thread, "PyLong_FromUnsignedLong") && find(from_int, "PyLong_FromLong") &&
+                  find(item, "PyDict_GetItemWithError") && find(back, "PyFrame_GetBack") &&
+                  find(code, "PyFrame_GetCode") && find(last_instruction, "PyFrame_GetLasti") &&
+                  find(new_tuple, "PyTuple_New") && find(set_item, "PyTuple_SetItem") && find(take, "Py_IncRef") &&
+                  find(drop, "Py_DecRef") && find(clear_error, "PyErr_Clear");
 };
 
 const Python& interpreter() {
-  static Python found;
+  static const Python found;
   return found;
 }
 

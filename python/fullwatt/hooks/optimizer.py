@@ -175,12 +175,8 @@ class Steps:
             raise SystemExit(0)
 
 
-def make_hooks(agent, numbers, steps, data=DATA, backward=BACKWARD):
-    """The two hooks of every step.
-
-    All calls of the recorder stand together, because the first one finds the processor's caches cold. It is the one that carries
-    no time; the others say how long something took by a start as long ago.
-    """
+def make_hooks(agent, numbers, steps):
+    """The two hooks of every step. The recorder is called once, at its end: whatever is called first finds the processor's caches cold."""
 
     def before(optimizer, args, kwargs):
         if agent.stepping is not None:
@@ -203,13 +199,8 @@ def make_hooks(agent, numbers, steps, data=DATA, backward=BACKWARD):
         spent = now() - agent.step_start
         try:
             agent.steps += 1
-            agent.samples(agent.taken)
-            if agent.data_ns:
-                agent.phase(data, now() - agent.data_ns, 0)
-            if agent.backward_ns:
-                agent.phase(backward, now() - agent.backward_ns, 0)
+            actions = agent.steady_step(number, spent, agent.taken, agent.data_ns, agent.backward_ns)
             agent.data_ns = agent.backward_ns = agent.taken = 0
-            actions = agent.step(number, now() - spent, 0)
         except Exception as error:
             agent.fail(error)
             return
