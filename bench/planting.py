@@ -36,26 +36,34 @@ def table(rows, head):
     return "\n".join(lines) + "\n"
 
 
+def store(rows, head, folder):
+    """Writes what is there so far."""
+    (folder / "planting.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    (folder / "planting.md").write_text(table(rows, head), encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--merge", action="store_true", help="keep the rows of an earlier call, and run only the others")
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
     running.end_on_sigterm()
-    rows = {}
+    options.output.mkdir(parents=True, exist_ok=True)
+    stored = options.output / "planting.json"
+    rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
+    head = running.machine(options.commit, "fullwatt")
     for name, entry in truth.load().items():
-        if "fixed" not in entry or (options.only and name not in options.only):
+        if "fixed" not in entry or name in rows or (options.only and name not in options.only):
             continue
         try:
             rows[name] = pair(name, entry, options.seconds)
+            store(rows, head, options.output)
             print(f"{name}: {number(rows[name]['step_ms'])} ms, without the cause {number(rows[name]['fixed_ms'])} ms", flush=True)
         except (running.Failed, running.Skipped) as reason:
             print(f"{name}: {reason}", flush=True)
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "planting.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    (options.output / "planting.md").write_text(table(rows, running.machine(options.commit, "fullwatt")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,16 @@
 // `fullwatt run` around real trainings, on the CPU: the figures are the training's own, and whatever happens to it, it
-// is never lost and always explained. The interpreter with PyTorch is the one that FULLWATT_TEST_PYTHON names.
+// is never lost and always explained.
 
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
 
-#include "tests/support/temp_folder.hpp"
-#include <gtest/gtest.h>
+#include "tests/support/watched_test.hpp"
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "fullwatt/base/process.hpp"
-#include "fullwatt/base/text.hpp"
-#include "fullwatt/model/json.hpp"
-#include "fullwatt/record/run_folder.hpp"
 
 namespace fullwatt::tests {
 namespace {
@@ -53,12 +46,11 @@ print("steps", len(ends))
 print("mean_ms", sum(lengths) / len(lengths))
 )";
 
-class TrainingTest : public testing::Test {
+class TrainingTest : public WatchedTest {
  protected:
   void SetUp() override {
-    const char* named = std::getenv("FULLWATT_TEST_PYTHON");
-    if (named == nullptr) GTEST_SKIP() << "skipped: FULLWATT_TEST_PYTHON names no Python with PyTorch";
-    python_ = named;
+    WatchedTest::SetUp();
+    environment_["CUDA_VISIBLE_DEVICES"] = "";
   }
 
   std::string script(std::string_view happens = "pass", int steps = 60) const {
@@ -71,53 +63,14 @@ class TrainingTest : public testing::Test {
     put("{samples}", std::to_string(16 * steps));
     return folder_.write("train.py", text);
   }
-
-  ChildResult run(std::vector<std::string> argv) const {
-    base::ChildOptions options;
-    options.argv = std::move(argv);
-    options.environment = environment();
-    options.limit = std::chrono::minutes(4);
-    auto result = base::run_child(options);
-    EXPECT_TRUE(result && !result->timed_out);
-    return result.value_or(ChildResult{.exit_code = -1});
-  }
-  /// Under `fullwatt run`, with more of its options in front of the command.
-  ChildResult watched(const std::string& program, std::vector<std::string> options = {}) const {
-    std::vector<std::string> argv{FULLWATT_PROGRAM, "run"};
-    argv.insert(argv.end(), options.begin(), options.end());
-    argv.insert(argv.end(), {"--", python_, program});
-    return run(std::move(argv));
+  ChildResult watch(const std::string& program, std::vector<std::string> options = {}) const {
+    return watched({python_, program}, std::move(options));
   }
   ChildResult shell(const std::string& command) const { return run({"/bin/sh", "-c", command}); }
-
-  base::Environment environment() const {
-    auto variables = base::current_environment();
-    variables["FULLWATT_HOME"] = home_.path();
-    variables["CUDA_VISIBLE_DEVICES"] = "";
-    variables["LANG"] = "C.UTF-8";
-    return variables;
-  }
-  std::string newest() const {
-    const auto runs = record::list_runs(home_ / "runs");
-    return runs.empty() ? std::string() : home_ / ("runs/" + runs.front());
-  }
-  model::Json report() const { return model::Json::parse(read_all(newest() + "/report.json"), nullptr, false); }
-
-  TempFolder folder_;
-  TempFolder home_;
-  std::string python_;
 };
 
-/// The text behind a name that the training printed.
-std::string printed(const ChildResult& result, const std::string& name) {
-  for (const auto& line : base::lines(result.out)) {
-    if (line.starts_with(name + " ")) return std::string(line.substr(name.size() + 1));
-  }
-  return {};
-}
-
 TEST_F(TrainingTest, FiguresAreTheTrainingsOwn) {
-  const auto result = watched(script("pass", 600));
+  const auto result = watch(script("pass", 600));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto told = report();
   ASSERT_TRUE(told.is_object()) << result.err;
@@ -141,14 +94,14 @@ TEST_F(TrainingTest, FiguresAreTheTrainingsOwn) {
 TEST_F(TrainingTest, LossesAreTheSameToTheBit) {
   const auto program = script();
   const auto alone = run({python_, program});
-  const auto under = watched(program, {"-q"});
+  const auto under = watch(program, {"-q"});
   ASSERT_FALSE(printed(alone, "loss").empty()) << alone.err;
   EXPECT_EQ(printed(alone, "loss"), printed(under, "loss"));
   EXPECT_EQ(under.err, alone.err);
 }
 
 TEST_F(TrainingTest, AnExceptionKeepsItsTracebackAndItsExitCode) {
-  const auto result = watched(script("assert step < 40, 'the data is broken'"));
+  const auto result = watch(script("assert step < 40, 'the data is broken'"));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(contains(result.err, "AssertionError: the data is broken"));
   EXPECT_FALSE(contains(result.err, "fullwatt/agent")) << "no frame of ours in the user's traceback";
@@ -156,14 +109,14 @@ TEST_F(TrainingTest, AnExceptionKeepsItsTracebackAndItsExitCode) {
 }
 
 TEST_F(TrainingTest, AKilledTrainingIsStillExplained) {
-  const auto result = watched(script("step == 45 and os.kill(os.getpid(), 9)"));
+  const auto result = watch(script("step == 45 and os.kill(os.getpid(), 9)"));
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_EQ(report()["steps"], 45);
   EXPECT_FALSE(report()["causes"].empty());
 }
 
 TEST_F(TrainingTest, AHangIsReportedWithStacksAndNotEnded) {
-  const auto result = watched(script("step == 50 and time.sleep(14)"));
+  const auto result = watch(script("step == 50 and time.sleep(14)"));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(printed(result, "steps"), "60") << "the training went on by itself";
   const auto hang = report()["run"]["hang"];
@@ -174,7 +127,7 @@ TEST_F(TrainingTest, AHangIsReportedWithStacksAndNotEnded) {
 }
 
 TEST_F(TrainingTest, AForkedChildThatTrainsIsNotMixedUpWithItsParent) {
-  const auto result = watched(script("step == 30 and os.fork() == 0 and (optimizer.step(), os._exit(3))"));
+  const auto result = watch(script("step == 30 and os.fork() == 0 and (optimizer.step(), os._exit(3))"));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(report()["steps"], 60);
 }
@@ -197,7 +150,7 @@ TEST_F(TrainingTest, AFullDiskCostsTheReportAndNotTheTraining) {
 }
 
 TEST_F(TrainingTest, ItEndsAfterTheStepsThatWereAskedFor) {
-  const auto result = watched(script(), {"--steps", "25"});
+  const auto result = watch(script(), {"--steps", "25"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(report()["steps"], 25);
 }
@@ -206,7 +159,7 @@ TEST_F(TrainingTest, AnInterruptReachesTheTrainingAndIsExplained) {
   const auto program = script("step == 40 and open(sys.argv[0] + '.ready', 'w').close() or time.sleep(0.05)");
   const int child = ::fork();
   if (child == 0) {
-    for (const auto& [name, value] : environment()) ::setenv(name.c_str(), value.c_str(), 1);
+    for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
     ::setpgid(0, 0);
     ::execl(FULLWATT_PROGRAM, FULLWATT_PROGRAM, "run", "-q", "--", python_.c_str(), program.c_str(), nullptr);
     ::_exit(127);
@@ -222,7 +175,7 @@ TEST_F(TrainingTest, AnInterruptReachesTheTrainingAndIsExplained) {
 }
 
 TEST_F(TrainingTest, ASpoolCutInHalfIsToldAndWhatIsThereIsShown) {
-  ASSERT_EQ(watched(script(), {"-q"}).exit_code, 0);
+  ASSERT_EQ(watch(script(), {"-q"}).exit_code, 0);
   for (const auto& file : fs::directory_iterator(newest())) {
     if (file.path().extension() == ".fw") fs::resize_file(file.path(), fs::file_size(file.path()) / 2);
   }
