@@ -206,6 +206,7 @@ void flops(const Json& json, ProcessFacts& facts) {
                           .total = lenient::number(json, "total").value_or(0),
                           .by_dtype = lenient::counts(json, "by_dtype"),
                           .by_op = lenient::counts(json, "by_op"),
+                          .bytes = lenient::counts(json, "bytes"),
                           .reason = lenient::text(json, "reason")};
 }
 

@@ -140,6 +140,7 @@ struct FlopsFact {
   double total = 0;
   Counts by_dtype;
   Counts by_op;
+  Counts bytes;        ///< by device type, read and written by the operations
   std::string reason;  ///< why it was not counted; empty when it was
 };
 

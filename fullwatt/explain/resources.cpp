@@ -57,7 +57,7 @@ model::ResourceUse power(const model::Run& run, const Interval& range, const Tra
     use.limit = *gpu.nvml->power_enforced_mw / 1e3;
     use.source = kDriver;
   } else if (gpu.peaks && gpu.peaks->power_w) {
-    use.limit = *gpu.peaks->power_w;
+    use.limit = gpu.peaks->power_w;
     use.source = kDataSheet;
   }
   return use;
@@ -80,23 +80,27 @@ model::ResourceUse memory(const model::Run& run, const model::TrainingProcess& t
     use.limit = static_cast<double>(*gpu.nvml->memory_total_bytes) / kGib;
     use.source = kDriver;
   } else if (gpu.peaks && gpu.peaks->memory_gb) {
-    use.limit = *gpu.peaks->memory_gb;
+    use.limit = gpu.peaks->memory_gb;
     use.source = kDataSheet;
   }
   return use;
 }
 
+std::string not_counted(const ProcessFacts& facts) {
+  return facts.flops && !facts.flops->reason.empty() ? facts.flops->reason : "operations were not counted";
+}
+
 model::ResourceUse compute(const ProcessFacts& facts, const Steps& steps, const GpuTime& time, const TrainedGpu& gpu) {
   model::ResourceUse use{.id = "compute", .unit = "TFLOP/s"};
   if (!facts.flops || facts.flops->total <= 0) {
-    use.reason = facts.flops && !facts.flops->reason.empty() ? facts.flops->reason : "operations were not counted";
+    use.reason = not_counted(facts);
   } else if (steps.known()) {
     use.used = facts.flops->total / (steps.mean_ms() / 1e3) / 1e12;
   }
   const auto precision = dominant_precision(facts, time);
   const auto peak = gpu.peaks ? gpu.peaks->peak(precision) : std::nullopt;
   if (peak) {
-    use.limit = *peak;
+    use.limit = peak;
     use.source = precision + ", dense; " + kDataSheet;
   } else if (use.reason.empty()) {
     use.source = gpu.peaks ? "precision not known" : "peak of this GPU not known";
@@ -104,12 +108,19 @@ model::ResourceUse compute(const ProcessFacts& facts, const Steps& steps, const 
   return use;
 }
 
-model::ResourceUse bandwidth(const TrainedGpu& gpu) {
+/// What the operations' tensors would move without caches; the GPU's own counters only an administrator may read.
+model::ResourceUse bandwidth(const ProcessFacts& facts, const Steps& steps, const TrainedGpu& gpu) {
   model::ResourceUse use{.id = "memory-bandwidth", .unit = "GB/s"};
-  use.reason = "needs the GPU's performance counters, which only an administrator may read";
+  const double bytes = facts.flops && facts.flops->bytes.contains("cuda") ? facts.flops->bytes.at("cuda") : 0;
+  if (bytes > 0 && steps.known()) {
+    use.used = bytes / (steps.mean_ms() / 1e3) / 1e9;
+  } else {
+    use.reason = not_counted(facts);
+  }
   if (gpu.peaks && gpu.peaks->bandwidth_gbs) {
-    use.limit = *gpu.peaks->bandwidth_gbs;
+    use.limit = gpu.peaks->bandwidth_gbs;
     use.source = kDataSheet;
+    if (use.used) use.used = std::min(*use.used, *use.limit);  // more than that came out of caches
   }
   return use;
 }
@@ -186,8 +197,8 @@ std::vector<model::ResourceUse> resources_of(const model::Run& run, const model:
   const auto range = stepping(trainer, steps);
   std::vector<model::ResourceUse> uses;
   if (gpu.known() || time.known()) {
-    uses = {busy(run, range, steps, time, gpu), power(run, range, gpu), memory(run, trainer, facts, range, gpu),
-            compute(facts, steps, time, gpu),   bandwidth(gpu),         pcie(run, range, steps, time, gpu)};
+    uses = {busy(run, range, steps, time, gpu), power(run, range, gpu),       memory(run, trainer, facts, range, gpu),
+            compute(facts, steps, time, gpu),   bandwidth(facts, steps, gpu), pcie(run, range, steps, time, gpu)};
   }
   uses.push_back(cpu(run, range));
   return uses;

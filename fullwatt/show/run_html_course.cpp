@@ -76,7 +76,7 @@ std::string chart(const Report& report, const Series& series) {
       "<line class=\"cursor\" x1=\"-9\" x2=\"-9\" y1=\"0\" y2=\"{4}\"/></svg>\n"
       "<p class=\"ends\"><span>0:00</span><span>{11}</span></p></figure>\n",
       kind_class(series.kind), report.say(series.label), figure(middle), series.unit, kHeight, numbers(series.x),
-      numbers(series.y), kHeight / 2 + 0.5, kHeight - 0.5, path, top, clock(series.x.back() - series.x.front()));
+      numbers(series.y), 0.5 * kHeight + 0.5, kHeight - 0.5, path, top, clock(series.x.back() - series.x.front()));
 }
 
 std::vector<Series> all_series(const model::Explanation& explanation) {

@@ -205,10 +205,9 @@ std::string step_spread(const Explanation& explanation, Language language) {
 }
 
 std::string remark_text(const std::string& remark, Language language) {
-  constexpr std::array<std::string_view, 11> kKnown{"remark-on-cpu",       "remark-no-window",  "remark-no-kernel",
-                                                    "remark-no-gpu",       "remark-no-cuda",    "remark-too-short",
-                                                    "remark-windows-full", "remark-spool-full", "remark-spool-cut",
-                                                    "remark-no-causes",    "remark-from-causes"};
+  constexpr std::array<std::string_view, 10> kKnown{
+      "remark-on-cpu",       "remark-no-window",  "remark-no-kernel", "remark-no-gpu",    "remark-too-short",
+      "remark-windows-full", "remark-spool-full", "remark-spool-cut", "remark-no-causes", "remark-from-causes"};
   for (const auto key : kKnown) {
     const auto captures = base::match(catalog::label(key, Language::en), remark);
     if (captures && phrase(key, Language::en, *captures) == remark) return phrase(key, language, *captures);

@@ -28,7 +28,7 @@ std::string taken(std::string_view text, int width, bool from_end) {
 }  // namespace
 
 std::string fitted(const Style& style, std::string_view text, int width, bool keep_end) {
-  const auto shown = plain_symbols(style, std::string(text));
+  auto shown = plain_symbols(style, std::string(text));
   if (display_width(shown) <= width) return shown;
   const std::string cut = style.unicode ? "…" : "...";
   const auto room = width - display_width(cut);

@@ -1,9 +1,10 @@
-"""Counts the floating point operations of one step, by operation and precision, while the step runs as it always does.
+"""Counts the floating point operations of one step, by operation and precision, and the bytes it moves, while it runs as it always does.
 
 A multiplication and an addition count as two operations. Only the operations that matter are counted: products of matrices,
 convolutions, attention and recurrent layers.
 """
 
+from . import traffic
 from .describe import short
 
 
@@ -122,12 +123,17 @@ class Tally:
     def __init__(self, in_backward):
         self._in_backward = in_backward
         self.forward = self.backward = 0
-        self.by_dtype, self.by_op, self.attention = {}, {}, {}
+        self.by_dtype, self.by_op, self.attention, self.bytes = {}, {}, {}, {}
         self.attention_calls = 0
         self.errors = 0
 
-    def add(self, name, args, kwargs, out):
+    def add(self, func, args, kwargs, out):
         """Counts one operation; one that looks unlike what was expected is left out."""
+        name = func._overloadpacket.__name__
+        try:
+            traffic.add(self.bytes, func, args, kwargs, out)
+        except Exception:
+            self.errors += 1
         rule = RULES.get(name)
         if rule is None:
             return
@@ -153,6 +159,7 @@ class Tally:
             "total": self.forward + self.backward,
             "by_dtype": self.by_dtype,
             "by_op": self.by_op,
+            "bytes": self.bytes,
             "step": step,
         }
 
@@ -214,9 +221,8 @@ def _dispatch_mode(tally):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             out = func(*args, **kwargs)
-            packet = getattr(func, "_overloadpacket", None)
-            if packet is not None:
-                tally.add(packet.__name__, args, kwargs, out)
+            if hasattr(func, "_overloadpacket"):
+                tally.add(func, args, kwargs, out)
             return out
 
     return CountOperations()

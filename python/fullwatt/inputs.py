@@ -84,7 +84,7 @@ class Inputs:
         tensor = tensor if tensor is not None else describe.first_tensor(self._torch, kwargs)
         if tensor is None:
             return
-        samples = self._leading(tensor)
+        samples = 1 if is_one_sample(tensor, module) else self._leading(tensor)
         self._forward = (samples, describe.input_fact(self._torch, tensor, samples))
         self.model = weakref.ref(module)
 
@@ -175,6 +175,12 @@ class Inputs:
             uuid=gpu_uuid(uuid),
             allocated_bytes=torch.cuda.memory_allocated(device) if on_gpu else 0,
         )
+
+
+def is_one_sample(tensor, module):
+    """Whether a vector is all features of one sample, as in reinforcement learning, and not one feature of many."""
+    widths = (getattr(layer, "in_features", None) for layer in module.modules())
+    return tensor.dim() == 1 and tensor.is_floating_point() and next(filter(None, widths), None) == tensor.shape[0]
 
 
 def gpu_uuid(text):

@@ -95,6 +95,28 @@ print(counter.get_total_flops())
         self.assertEqual(fact["by_dtype"], {"float32": fact["total"]})
         self.assertEqual(outcome.calls("flag")[0]["flag"], recorder.COUNTING)
 
+    def test_bytes_are_those_of_the_tensors_that_are_read_and_written(self):
+        source = MODEL + """
+a, b = torch.randn(1000, 1000), torch.randn(1000, 1000)
+for i in range(8):
+    x, y = data[:]
+    loss_of(x, y).backward()
+    if i == 5 and EXTRA:
+        torch.empty(1000, 1000)  # nothing moves
+        a.t()[:5]  # nothing moves
+        a + b  # two are read, one is written
+        a.add_(b)  # two are read, one is written
+        torch._foreach_mul_([a, b], 1.0)  # two are read, two are written
+    optimizer.step()
+"""
+        sums = []
+        for extra in ("False", "True"):
+            outcome = self.run_forked(source.replace("EXTRA", extra), fake={"actions": {5: recorder.COUNT}})
+            self.assertEqual((outcome.code, outcome.err), (0, ""))
+            sums.append(outcome.fact("flops")["bytes"]["cpu"])
+        self.assertGreater(sums[0], 0)
+        self.assertEqual(sums[1] - sums[0], 10 * 4_000_000)
+
     def test_counting_leaves_the_losses_as_they_are(self):
         source = LOOP.replace("        wait_here()", "        print(loss.item().hex())")
         counted = self.run_forked(source, fake={"actions": {5: recorder.COUNT}})

@@ -100,6 +100,15 @@ for epoch in range(8):
         self.assert_steps(outcome, 16, 8 * 64)
         self.assertEqual({step.samples for step in outcome.spool().steps()}, {32})
 
+    def test_a_vector_of_features_is_one_sample(self):
+        source = MODEL + """
+for i in range(15):
+    model(torch.randn(8)).sum().backward()
+    optimizer.step()
+"""
+        outcome = self.run_forked(source)
+        self.assertEqual([step.samples for step in outcome.spool().steps()][1:], [1] * 14)
+
     def test_two_optimisers_that_share_a_batch_count_its_samples_once(self):
         source = MODEL + """
 other = torch.nn.Linear(8, 1)

@@ -194,14 +194,13 @@ inline model::Explanation sample_explanation() {
        "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_warpgroupsize1x1x1_execute_segment_k_off_kernel"}};
   e.lines = sample_lines();
   e.findings = sample_findings();
-  e.resources = {
-      {"gpu-busy", 35.4, 100, "%", "", "kernel records"},
-      {"power", 214, 700, "W", "", "enforced limit, NVML"},
-      {"memory", 5.31, 139.8, "GiB", "", "NVML"},
-      {"compute", 3.1, 67, "TFLOP/s", "", "dense FP32 peak, NVIDIA H200 data sheet"},
-      {"memory-bandwidth", std::nullopt, 4800, "GB/s", "needs hardware counters, which were not asked for", ""},
-      {"pcie", 1.5, 63, "GB/s", "", "PCIe 5.0 x16"},
-      {"cpu", 1.02, 24, "CPUs", "", "allowed to this process"}};
+  e.resources = {{"gpu-busy", 35.4, 100, "%", "", "kernel records"},
+                 {"power", 214, 700, "W", "", "enforced limit, NVML"},
+                 {"memory", 5.31, 139.8, "GiB", "", "NVML"},
+                 {"compute", 3.1, 67, "TFLOP/s", "", "dense FP32 peak, NVIDIA H200 data sheet"},
+                 {"memory-bandwidth", std::nullopt, 4800, "GB/s", "the step is compiled", ""},
+                 {"pcie", 1.5, 63, "GB/s", "", "PCIe 5.0 x16"},
+                 {"cpu", 1.02, 24, "CPUs", "", "allowed to this process"}};
   e.settings = {
       {"loader.num_workers", "24", "keypoints.yaml:7", "0", "train.py:39", true,
        "the loader is built with its default"},

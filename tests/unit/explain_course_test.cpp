@@ -25,7 +25,7 @@ Script step() {
 /// A run on an H200 with samples every 10 ms.
 model::Run run_on_h200(RunBuilder& builder) {
   builder.fact("gpu", std::string(R"({"index":0,"name":"NVIDIA H200","capability":"9.0","uuid":")") + kUuid + R"("})");
-  builder.fact("flops", R"({"total":1e12,"by_dtype":{"bfloat16":1e12}})");
+  builder.fact("flops", R"({"total":1e12,"by_dtype":{"bfloat16":1e12},"bytes":{"cuda":2e9,"cpu":7}})");
   auto run = builder.build();
   run.info.gpus.push_back({.nvml_index = 0, .uuid = kUuid, .name = "NVIDIA H200", .bdf = "0000:01:00.0", .used = true});
   run.machine = tests::machine_without_gpu();
@@ -69,8 +69,22 @@ TEST(Course, ResourcesAreHeldAgainstWhatTheCardCanDo) {
   EXPECT_NEAR(*resource(explanation, "pcie").used, 1.024, 1e-3);
   EXPECT_NEAR(*resource(explanation, "gpu-busy").used, 100 * *explanation.gpu_busy_ms / explanation.step_ms.mean, 1e-9);
   EXPECT_NEAR(*resource(explanation, "cpu").used, 2.5, 1e-9);
+  EXPECT_NEAR(*resource(explanation, "memory-bandwidth").used, 2 / (explanation.step_ms.mean / 1e3), 1e-6);
+  EXPECT_DOUBLE_EQ(*resource(explanation, "memory-bandwidth").limit, 4800);
+}
+
+TEST(Course, BandwidthIsNeverMoreThanTheCardsAndAbsentWithAReason) {
+  RunBuilder cached;
+  cached.train(step());
+  cached.fact("flops", R"({"bytes":{"cuda":1e15}})");
+  cached.fact("gpu", R"({"index":0,"name":"NVIDIA H200","capability":"9.0"})");
+  EXPECT_DOUBLE_EQ(*resource(explain(cached.build()), "memory-bandwidth").used, 4800);
+  RunBuilder compiled;
+  compiled.train(step());
+  compiled.fact("flops", R"({"reason":"the step is compiled"})");
+  const auto explanation = explain(compiled.build());
   EXPECT_FALSE(resource(explanation, "memory-bandwidth").used.has_value());
-  EXPECT_FALSE(resource(explanation, "memory-bandwidth").reason.empty());
+  EXPECT_EQ(resource(explanation, "memory-bandwidth").reason, "the step is compiled");
 }
 
 TEST(Course, AMissingValueHasItsReason) {

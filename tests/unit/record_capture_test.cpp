@@ -83,7 +83,7 @@ struct Obstacle {
 TEST_F(CaptureTest, WithoutCuptiTheWindowIsOpenAndTheReasonIsTold) {
   for (const auto& [variable, value, says] :
        {Obstacle{"FAKE_CUPTI_TAKEN", "1", "another tool"}, Obstacle{"FAKE_CUPTI_DENIED", "1", "PRIVILEGES"},
-        Obstacle{"FAKE_CUDA_IDLE", "1", "not in use"}, Obstacle{"FULLWATT_CUPTI", "/not/there.so", "not found"}}) {
+        Obstacle{"FULLWATT_CUPTI", "/not/there.so", "not found"}}) {
     std::filesystem::remove(folder_ / "spool");
     SetUp();
     ::setenv(variable, value, 1);
@@ -99,6 +99,16 @@ TEST_F(CaptureTest, WithoutCuptiTheWindowIsOpenAndTheReasonIsTold) {
     EXPECT_EQ(process.troubles[0].text, opened.error().message);
     EXPECT_EQ(ask("fake_cupti_kinds_on"), 0);
   }
+}
+
+TEST_F(CaptureTest, WithoutCudaThereIsNothingToMiss) {
+  ::setenv("FAKE_CUDA_IDLE", "1", 1);
+  const auto opened = capture_->open(Window::causes);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message.find("not in use"), std::string::npos);
+  EXPECT_TRUE(capture_->is_open());
+  capture_->close();
+  EXPECT_TRUE(recorded().troubles.empty());
 }
 
 TEST_F(CaptureTest, TheUsersProfilerGetsTheSeat) {

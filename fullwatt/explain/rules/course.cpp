@@ -77,11 +77,12 @@ bool profiler_switches(const Case& examined, const TrainingStep& step) {
 }
 
 LongSteps long_steps(const Case& examined, double usual_ms, double limit_ms) {
+  constexpr double kMostStepsAhead = 32;  // the driver queues some 1024 launches, and a step has thirty at least
   LongSteps found;
   double owed = 0;
   for (const auto* step : plain_steps(examined)) {
     const double more = step->ms() - usual_ms - owed;
-    owed = std::max(0.0, -more);
+    owed = std::clamp(-more, 0.0, kMostStepsAhead * usual_ms);
     if (usual_ms + more < limit_ms) continue;
     if (profiler_switches(examined, *step)) continue;
     found.more_ms += more;
@@ -118,6 +119,7 @@ Matches outliers(const Case& examined) {
   const double taken = taken_by_others(examined);
   if (taken >= examined.share(each)) {
     match.severity = model::Severity::info;
+    match.gain_ms.reset();
     match.saw("CPUs taken by others", percent(taken) + " % of the time", "/proc");
   }
   return {match.saw("long steps", fmt::format("{:.0f} of {:.0f}", seen.count, steps), "steps")};

@@ -41,6 +41,12 @@ std::optional<Course> course_of(std::vector<double> values) {
   return course;
 }
 
+/// From the end of the first tenth of the samples, where `first` was taken, to the last one.
+double ns_since_first_tenth(const auto& samples) {
+  const auto begin = samples.size() / 10;
+  return static_cast<double>(samples.back().at_ns - samples[begin].at_ns);
+}
+
 Matches device_memory(const Case& examined) {
   const auto& samples = examined.evidence.trainer->memory;
   std::vector<double> bytes;
@@ -48,7 +54,7 @@ Matches device_memory(const Case& examined) {
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
   const double grown = course->last - course->first;
-  const double ms = static_cast<double>(samples.back().at_ns - samples[samples.size() / 10].at_ns) / 1e6;
+  const double ms = ns_since_first_tenth(samples) / 1e6;
   if (grown < 64 * kMiB || grown < 0.05 * course->first || examined.step_ms() <= 0) return {};
   Match match;
   match.fact("value", number_text(grown / kMiB / (ms / examined.step_ms()) * 1000));
@@ -64,7 +70,7 @@ Matches host_memory(const Case& examined) {
   for (const auto& sample : samples) bytes.push_back(static_cast<double>(sample.training_rss_bytes));
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
-  const double seconds = static_cast<double>(samples.back().at_ns - samples[samples.size() / 10].at_ns) / 1e9;
+  const double seconds = ns_since_first_tenth(samples) / 1e9;
   const double grown = course->last - course->first;
   if (seconds < kLeastSeconds || grown < 256 * kMiB || grown < 0.1 * course->first) return {};
   Match match;

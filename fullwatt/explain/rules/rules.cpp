@@ -15,7 +15,6 @@ namespace fullwatt::explain {
 namespace {
 
 using model::Finding;
-using model::Severity;
 
 /// What costs less is noise: one per cent where it is certain, two elsewhere.
 double least_share(model::Confidence confidence) {

@@ -25,8 +25,8 @@ void record_by_the_clock() {
     for (const auto mode : {Window::times, Window::causes}) {
       auto* capture = native_capture();
       if (capture == nullptr || !capture->has_room()) return;
-      static_cast<void>(capture->open(mode));
-      std::this_thread::sleep_for(kWindow);
+      // Where it cannot be opened, the spool says why.
+      if (capture->open(mode)) std::this_thread::sleep_for(kWindow);
       capture->close();
       std::this_thread::sleep_for(kWindow);
     }

@@ -106,8 +106,8 @@ int fullwatt_open(const char* run_folder, int role, int rank) {
     trouble() = writer.error().message;
     return -1;
   }
-  static const int registered = ::pthread_atfork(nullptr, nullptr, forget_parent);
-  static_cast<void>(registered);
+  static const bool kRegistered = ::pthread_atfork(nullptr, nullptr, forget_parent) == 0;
+  static_cast<void>(kRegistered);
   ScheduleOptions options;
   options.windows = kind == Role::trainer && !is("FULLWATT_WINDOWS", "off");
   options.stop_after_steps = number_from("FULLWATT_STEPS");

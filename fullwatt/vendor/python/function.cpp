@@ -31,8 +31,8 @@ struct Python {
 };
 
 const Python& interpreter() {
-  static const Python found;
-  return found;
+  static const Python kFound;
+  return kFound;
 }
 
 NumberFunction called = nullptr;

@@ -32,8 +32,8 @@ struct Python {
 };
 
 const Python& interpreter() {
-  static const Python found;
-  return found;
+  static const Python kFound;
+  return kFound;
 }
 
 struct Place {
