@@ -70,7 +70,7 @@ TEST(Course, ResourcesAreHeldAgainstWhatTheCardCanDo) {
   EXPECT_NEAR(*resource(explanation, "gpu-busy").used, 100 * *explanation.gpu_busy_ms / explanation.step_ms.mean, 1e-9);
   EXPECT_NEAR(*resource(explanation, "cpu").used, 2.5, 1e-9);
   EXPECT_NEAR(*resource(explanation, "memory-bandwidth").used, 2 / (explanation.step_ms.mean / 1e3), 1e-6);
-  EXPECT_DOUBLE_EQ(*resource(explanation, "memory-bandwidth").limit, 4800);
+  EXPECT_DOUBLE_EQ(*resource(explanation, "memory-bandwidth").limit, 4814);
 }
 
 TEST(Course, BandwidthIsNeverMoreThanTheCardsAndAbsentWithAReason) {
@@ -78,7 +78,7 @@ TEST(Course, BandwidthIsNeverMoreThanTheCardsAndAbsentWithAReason) {
   cached.train(step());
   cached.fact("flops", R"({"bytes":{"cuda":1e15}})");
   cached.fact("gpu", R"({"index":0,"name":"NVIDIA H200","capability":"9.0"})");
-  EXPECT_DOUBLE_EQ(*resource(explain(cached.build()), "memory-bandwidth").used, 4800);
+  EXPECT_DOUBLE_EQ(*resource(explain(cached.build()), "memory-bandwidth").used, 4814);
   RunBuilder compiled;
   compiled.train(step());
   compiled.fact("flops", R"({"reason":"the step is compiled"})");
