@@ -1,4 +1,4 @@
-"""Measures what `fullwatt run` costs a training, side by side with the plain program and with torch.profiler.
+"""Measures what `fullwatt run` costs a training, side by side with the plain program, bare CUPTI and torch.profiler.
 
 Usage: overhead.py FULLWATT [--workloads NAME…] [--repeats N] [--seconds S] [--whole S]. Each repeat runs all ways in a new random order, a process
 each; a ratio is always formed within one repeat. Ends with 1 when a target is missed.
@@ -81,7 +81,7 @@ def whole_watched(name, entry, options):
     return {"step": mean(steps_in(own)), "told_share": report["overhead_share"], "windows": len(windows)}
 
 
-WAYS = {"plain": plain, "steady": steady, "windowed": windowed, "profiler_cuda": profiled("cuda"), "profiler_both": profiled("cpu+cuda")}
+WAYS = {"plain": plain, "steady": steady, "windowed": windowed, "bare_cupti": profiled("bare"), "profiler_cuda": profiled("cuda"), "profiler_both": profiled("cpu+cuda")}
 WHOLE = {"whole_plain": whole_plain, "whole_watched": whole_watched}
 
 

@@ -1,6 +1,6 @@
-"""Runs a training program with torch.profiler on for twenty of its steps, as fullwatt's windows are.
+"""Runs a training program with torch.profiler, or bare CUPTI, on for twenty of its steps, as fullwatt's windows are.
 
-Usage: under_profiler.py cuda|cpu+cuda MARKS PROGRAM [ARGUMENT…]; when the profiler was on goes to the file MARKS.
+Usage: under_profiler.py bare|cuda|cpu+cuda MARKS PROGRAM [ARGUMENT…]; when the profiler was on goes to the file MARKS.
 """
 
 import json
@@ -10,16 +10,23 @@ import sys
 import time
 
 import torch
+from bare_cupti import BareCupti
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile
 
 FIRST, LENGTH = 60, 20
 
 
+def profiler(mode):
+    if mode == "bare":
+        return BareCupti()
+    activities = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+    return profile(activities=activities + ([ProfilerActivity.CPU] if mode != "cuda" or not activities else []))
+
+
 class Window:
     def __init__(self, mode, marks):
-        activities = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
-        self.profiler = profile(activities=activities + ([ProfilerActivity.CPU] if mode != "cuda" or not activities else []))
+        self.profiler = profiler(mode)
         self.marks, self.steps, self.times = marks, 0, []
 
     def __call__(self, optimizer, args, kwargs):
