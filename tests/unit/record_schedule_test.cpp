@@ -91,6 +91,25 @@ TEST(ScheduleTest, LaterPairsAreEverFurtherApart) {
   }
 }
 
+TEST(ScheduleTest, APairThatCostsMuchIsNotRepeatedSoon) {
+  Schedule schedule({});
+  std::vector<Event> opened;
+  std::uint64_t now = 1;
+  bool in_window = false;
+  std::uint64_t cost = 0;
+  for (std::uint64_t step = 1; step < 20'000 && opened.size() < 2; ++step) {
+    const auto extra = in_window ? 15 * kMs : 0;
+    if (opened.size() == 1) cost += extra;
+    const auto actions = schedule.after_step(now += 10 * kMs + extra, true);
+    in_window =
+        (in_window || (actions & (FULLWATT_OPEN_TIMES | FULLWATT_OPEN_CAUSES)) != 0) && (actions & FULLWATT_CLOSE) == 0;
+    if ((actions & FULLWATT_OPEN_TIMES) != 0) opened.push_back({step, now, actions});
+  }
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_GT(cost, 300 * kMs);
+  EXPECT_GE(opened[1].at_ns - opened[0].at_ns, 190 * cost);
+}
+
 TEST(ScheduleTest, EveryWindowThatOpensCloses) {
   for (const std::uint64_t length : {kMs / 10, kMs, 20 * kMs, 700 * kMs, 5000 * kMs}) {
     Schedule schedule({});

@@ -83,6 +83,22 @@ std::uint32_t Schedule::after_causes(std::uint64_t now_ns) {
   return FULLWATT_CLOSE;
 }
 
+void Schedule::begin_pair(std::uint64_t now_ns) {
+  pair_ns_ = now_ns;
+  pair_step_ = step_;
+  plain_ns_ = std::accumulate(recent_ns_.begin(), recent_ns_.end(), std::uint64_t{0}) / recent_ns_.size();
+}
+
+/// In the first step after the pair, which paid for closing it. What costs much is done less often.
+void Schedule::end_pair(std::uint64_t now_ns) {
+  if (pair_step_ == 0) return;
+  const auto plain = (step_ - pair_step_) * plain_ns_;
+  const auto whole = now_ns - pair_ns_;
+  const auto cost = whole > plain ? whole - plain : 0;
+  pause_ns_ = std::clamp(cost * kPauseOfCost, pause_ns_, std::max(pause_ns_, kLongestPauseNs));
+  pair_step_ = 0;
+}
+
 std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
   const auto since = now_ns - stage_ns_;
   switch (stage_) {
@@ -93,6 +109,7 @@ std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
       if (!options_.windows || !room || !(ready || late)) return 0;
       const auto window_ns = std::max<std::uint64_t>(1, kWindowSteps * sum_of_six(recent_ns_.data() + 6) / 6);
       causes_left_ = static_cast<unsigned>(std::min<std::uint64_t>(kMostCauses - 1, kEnoughCausesNs / window_ns));
+      begin_pair(now_ns);
       return begin(Stage::times, now_ns);
     }
     case Stage::times:
@@ -104,8 +121,10 @@ std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
     case Stage::causes:
       return window_over(now_ns) || !room ? after_causes(now_ns) : 0;
     case Stage::pause:
+      end_pair(now_ns);
       if (!room || since < pause_ns_) return 0;
       pause_ns_ *= 2;
+      begin_pair(now_ns);
       return begin(Stage::times, now_ns);
     case Stage::ceiling:
       return step_ - stage_step_ >= kCeilingSteps && since >= 2 * kWarmUpNs ? FULLWATT_STOP : 0;

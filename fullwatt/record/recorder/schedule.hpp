@@ -26,6 +26,8 @@ class Schedule {
   static constexpr std::uint64_t kWarmUpNs = 1'000'000'000;
   static constexpr std::uint64_t kLongestWarmUpNs = 15'000'000'000;
   static constexpr std::uint64_t kPauseNs = 45'000'000'000;  ///< after the first pair; doubles each time
+  static constexpr std::uint64_t kPauseOfCost = 200;         ///< a pause lasts this many times what the pair cost
+  static constexpr std::uint64_t kLongestPauseNs = 1'800'000'000'000;  ///< an evaluation in a pair looks like its cost
   static constexpr std::uint64_t kMeasureNs = 1'000'000'000;
   static constexpr std::uint64_t kCountAtStep = 6;
   static constexpr std::uint64_t kCeilingSteps = 40;
@@ -48,6 +50,8 @@ class Schedule {
   std::uint32_t begin(Stage stage, std::uint64_t now_ns);
   std::uint32_t after_causes(std::uint64_t now_ns);
   std::uint32_t stage_action(std::uint64_t now_ns, bool room);
+  void begin_pair(std::uint64_t now_ns);
+  void end_pair(std::uint64_t now_ns);
 
   ScheduleOptions options_;
   Stage stage_ = Stage::warm_up;
@@ -58,7 +62,10 @@ class Schedule {
   std::uint64_t stage_step_ = 0;
   std::uint64_t stage_ns_ = 0;
   std::uint64_t pause_ns_ = kPauseNs;
-  unsigned causes_left_ = 0;  ///< short steps get several windows of causes, or there would be too few samples
+  std::uint64_t pair_ns_ = 0;    ///< when the last pair began
+  std::uint64_t pair_step_ = 0;  ///< 0 once it is over and its cost is known
+  std::uint64_t plain_ns_ = 0;   ///< a step before it
+  unsigned causes_left_ = 0;     ///< short steps get several windows of causes, or there would be too few samples
   std::array<std::uint64_t, 12> recent_ns_{};  ///< halves of six: cycles of two or three optimisers fit into them
 };
 
