@@ -257,6 +257,20 @@ TEST(PythonRulesTest, ALineThatRunsPythonIsNamedWithItsPrice) {
   EXPECT_EQ(finding.facts.at("place"), "train.py:14");
 }
 
+TEST(PythonRulesTest, WithoutAGpuALineThatAlsoRunsTheModelIsTheModels) {
+  const auto on_cpu = [](int line_of_model) {
+    RunBuilder builder;
+    builder.without_gpu_records();
+    builder.fact("model", R"({"id":1,"class":"Net","parameters":1000,"devices":{"cpu":1000}})");
+    builder.train(
+        Script().python(14, 20).library(line_of_model, 30).begin(model::Phase::backward, 18).library(18, 30).end());
+    builder.run().machine = machine_without_gpu();
+    return builder;
+  };
+  EXPECT_EQ(expect_found(on_cpu(15), "python-per-step").line, 14);
+  expect_not_found(on_cpu(14), "python-per-step");
+}
+
 constexpr const char* kTargetSource = R"({"schema":1,"files":[{"path":"/home/ada/train.py","error":null,
   "functions":[{"name":"make_targets","qualified":"make_targets","line":30,"end_line":38}],
   "loops":[{"line":32,"end_line":37,"function":"make_targets","depth":3,"ranges":3,"writes":["heatmap"],"trains":false}],

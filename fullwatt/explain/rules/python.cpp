@@ -95,6 +95,19 @@ bool makes_data(const Case& examined, const model::Site& site) {
                          "generate", "read", "augment", "transform", "dataset"});
 }
 
+/// Without a GPU nothing tells the operators that a line calls from Python's own work in it: a line that the model's
+/// time is spent at, too, is the model's.
+bool belongs_to_model(const Case& examined, const LineGroup& line) {
+  if (examined.on_gpu()) return false;
+  double computing = 0;
+  for (const auto cause : {cause::kForward, cause::kBackward, cause::kOptimizer}) {
+    for (const auto& other : lines_of_cause(examined, cause)) {
+      if (other.site.file == line.site.file && other.site.line == line.site.line) computing += other.ms;
+    }
+  }
+  return computing >= line.ms / 2;
+}
+
 enum class Kind { work, log, data };
 
 Matches python_lines(const Case& examined, Kind wanted) {
@@ -105,7 +118,8 @@ Matches python_lines(const Case& examined, Kind wanted) {
     const auto kind = logs(examined, group.site)         ? Kind::log
                       : makes_data(examined, group.site) ? Kind::data
                                                          : Kind::work;
-    if (kind == wanted) matches.push_back(priced(examined, group));
+    if (kind != wanted || (kind == Kind::work && belongs_to_model(examined, group))) continue;
+    matches.push_back(priced(examined, group));
   }
   return matches;
 }
