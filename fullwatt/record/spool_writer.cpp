@@ -65,8 +65,8 @@ base::Result<SpoolWriter*> SpoolWriter::create(const std::string& path, Role rol
   writer->trend_ = reinterpret_cast<Trend*>(bytes_at + kHeaderBytes);
   writer->steps_ = reinterpret_cast<Step*>(bytes_at + kHeaderBytes + header.trend_capacity * sizeof(Trend));
   writer->records_ = reinterpret_cast<Record*>(bytes_at + before);
-  std::atomic_thread_fence(std::memory_order_release);
-  header.magic = kMagic;  // last: a file without it was never ready
+  header.windows.exchange(0, std::memory_order_acq_rel);  // in place of a fence, which the thread sanitizer cannot see
+  header.magic = kMagic;                                  // last: a file without it was never ready
   return writer;
 }
 
