@@ -47,10 +47,15 @@ struct Finding {
   std::map<std::string, std::string> facts;  ///< fill the placeholders of its words
   std::string file;                          ///< of the user's code, where known
   int line = 0;
-  std::optional<double> charged_ms;  ///< where the step's time went; known to `run` only
-  std::optional<double> gain_ms;     ///< what removing it would give
-  std::string fix;                   ///< id of the fix that mends it, where one exists
-  std::string consequence_of;        ///< id of the finding that explains this one
+  std::optional<double> charged_ms;     ///< where the step's time went; known to `run` only
+  std::optional<double> gain_ms;        ///< what removing it would give
+  std::optional<double> gain_after_ms;  ///< … once the loader keeps up, which may hide it
+  std::string fix;                      ///< id of the fix that mends it, where one exists
+  std::string consequence_of;           ///< id of the finding that explains this one
+
+  /// The loader gives no more batches than it does, so that mending this alone would give little.
+  bool hidden_by_loader() const { return gain_ms.value_or(0) < gain_after_ms.value_or(0) / 2; }
+  double best_gain_ms() const { return hidden_by_loader() ? *gain_after_ms : gain_ms.value_or(0); }
 
   static void fields(auto& self, auto&& visit) {
     visit("id", self.id);
@@ -63,6 +68,7 @@ struct Finding {
     visit("line", self.line);
     visit("charged_ms", self.charged_ms);
     visit("gain_ms", self.gain_ms);
+    visit("gain_after_ms", self.gain_after_ms);
     visit("fix", self.fix);
     visit("consequence_of", self.consequence_of);
   }

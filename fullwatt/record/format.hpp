@@ -138,7 +138,7 @@ struct Header {
   std::atomic<std::uint64_t> records_dropped;
   std::atomic<std::uint64_t> last_step_ns;
   std::atomic<std::uint64_t> samples_total;
-  std::atomic<std::uint64_t> hook_calls;    ///< calls of the recorder's interface
+  std::uint64_t unused;                     ///< keeps what stands behind it where it was in recordings
   std::atomic<std::uint64_t> hook_cost_ns;  ///< of one step's hooks, measured at the start by calling them in a loop
   std::atomic<State> state;
   std::atomic<std::uint32_t> thread;   ///< the operating system's id of the thread that trains

@@ -33,6 +33,8 @@ class SpoolWriter {
   void say(Kind kind, std::string_view text);
   /// Takes the newest step into the ring.
   void step(const Step& step);
+  /// That of a loader's worker does not.
+  bool keeps_steps() const { return header_->step_capacity != 0; }
   std::uint64_t records_left() const;
   Trend* trend() { return trend_; }
 

@@ -12,11 +12,11 @@ namespace {
 using model::Finding;
 
 std::string price(const Report& report, const Finding& finding) {
-  if (finding.gain_ms && *finding.gain_ms > 0) {
+  if (const double gain = finding.best_gain_ms(); gain > 0) {
     const auto step = report.step_ms();
-    const auto factor = *finding.gain_ms < step ? times(speedup(step, *finding.gain_ms)) : std::string{};
+    const auto factor = gain < step ? times(speedup(step, gain)) : std::string{};
     return fmt::format("<span class=\"price\">{} <small>{}</small></span>",
-                       report.say("run_saves", {{"gain", milliseconds(*finding.gain_ms)}}), factor);
+                       report.say(saving_label(finding), {{"gain", milliseconds(gain)}}), factor);
   }
   if (!finding.charged_ms) return {};
   return fmt::format("<span class=\"price plain\">{}</span>",
@@ -64,7 +64,7 @@ std::string card(const Report& report, const Finding& finding) {
 }
 
 bool is_aside(const Finding& finding) {
-  const bool gains = finding.gain_ms && *finding.gain_ms > 0;
+  const bool gains = finding.best_gain_ms() > 0;
   return !finding.consequence_of.empty() || (!gains && finding.severity < model::Severity::warning);
 }
 

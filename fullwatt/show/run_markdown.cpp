@@ -43,8 +43,8 @@ void findings(std::string& out, const Explanation& explanation, Language languag
     const auto& finding = explanation.findings[i];
     out += fmt::format("- **{}** ({}", markdown_escaped(render(finding, language).title), markdown_code(finding.id));
     if (const auto place = place_of(explanation.info, finding); !place.empty()) out += ", " + markdown_code(place);
-    if (finding.gain_ms && *finding.gain_ms > 0)
-      out += ", " + fill(catalog::label("run_saves", language), {{"gain", milliseconds(*finding.gain_ms)}});
+    if (const double gain = finding.best_gain_ms(); gain > 0)
+      out += ", " + fill(catalog::label(saving_label(finding), language), {{"gain", milliseconds(gain)}});
     out += ")\n";
   }
 }

@@ -17,9 +17,9 @@ constexpr std::size_t kShownInFull = 5;
 constexpr std::size_t kStepsInShort = 2;
 
 std::string price(const Page& page, const Finding& finding, double step_ms) {
-  if (finding.gain_ms && *finding.gain_ms > 0) {
-    auto text = fill(page.say("run_saves"), {{"gain", milliseconds(*finding.gain_ms)}});
-    if (*finding.gain_ms < step_ms) text += fmt::format(" ({})", times(speedup(step_ms, *finding.gain_ms)));
+  if (const double gain = finding.best_gain_ms(); gain > 0) {
+    auto text = fill(page.say(saving_label(finding)), {{"gain", milliseconds(gain)}});
+    if (gain < step_ms) text += fmt::format(" ({})", times(speedup(step_ms, gain)));
     return text;
   }
   return finding.charged_ms ? fill(page.say("run_charged"), {{"gain", milliseconds(*finding.charged_ms)}})
@@ -57,7 +57,7 @@ void remedy(Page& page, const Rendered& words, std::size_t limit) {
 void in_full(Page& page, const Explanation& explanation, const Finding& finding, bool verbose) {
   const auto words = render(finding, page.style().language);
   page.marked(severity_mark(finding.severity), words.title, Ink::bold);
-  const bool gains = finding.gain_ms && *finding.gain_ms > 0;
+  const bool gains = finding.best_gain_ms() > 0;
   page.paragraph(origin(page, explanation, finding), gains ? Ink::green : Ink::dim, 4);
   if (verbose) {
     page.entry(page.say("why"), words.cause);
@@ -73,7 +73,7 @@ void in_short(Page& page, const Explanation& explanation, const Finding& finding
 
 /// Worth its own paragraph: it costs time or is wrong, and is not explained by another one.
 bool is_weighty(const Finding& finding) {
-  const bool gains = finding.gain_ms && *finding.gain_ms > 0;
+  const bool gains = finding.best_gain_ms() > 0;
   return finding.consequence_of.empty() && (gains || finding.severity >= model::Severity::warning);
 }
 

@@ -114,6 +114,10 @@ double speedup(double step_ms, double gain_ms) {
   return step_ms / (step_ms - gain_ms);
 }
 
+std::string_view saving_label(const model::Finding& finding) {
+  return finding.hidden_by_loader() ? "run_saves_after" : "run_saves";
+}
+
 std::string place_of(const RunInfo& info, std::string_view file, int line) {
   if (file.empty()) return {};
   const auto folder = info.folder + "/";

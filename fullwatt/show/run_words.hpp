@@ -16,6 +16,8 @@ double step_length(const model::Explanation& explanation);
 std::optional<double> reachable_ms(const model::Explanation& explanation);
 /// How many times as fast a step is without `gain_ms`.
 double speedup(double step_ms, double gain_ms);
+/// The label that tells what mending a finding saves.
+std::string_view saving_label(const model::Finding& finding);
 
 /// "train.py:41", from the run's folder; empty when unknown. Text from outside, not yet escaped.
 std::string place_of(const model::RunInfo& info, std::string_view file, int line);

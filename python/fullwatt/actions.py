@@ -69,7 +69,7 @@ class Actions:
         self._fetches.start()
         self._agent.recorder.window_open(mode)
         self._agent.detail |= WINDOW
-        if mode == CAUSES_WINDOW and self._agent.thread is not None:
+        if mode == CAUSES_WINDOW and self._agent.thread:
             agent = self._agent
             self._sampler = Sampler(agent.sites, agent.recorder, agent.thread, self._step_ns)
             self._sampler.start()

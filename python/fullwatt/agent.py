@@ -7,6 +7,7 @@ from time import perf_counter_ns as _now
 
 from .facts import Facts
 from .patches import Patches
+from .recorder import Training
 from .sites import Sites
 
 # Why a hook must look closer than in a steady step; the sum of these is Agent.detail, and 0 is the steady state.
@@ -20,41 +21,32 @@ def nothing(*_):
     return 0
 
 
-class Agent:
-    """One for each process. The hooks read its attributes directly: every look costs the training time."""
-
-    __slots__ = (
-        "folder", "pid", "is_child", "detail", "facts", "patches", "sites", "recorder", "phase", "step", "steady_step", "samples", "thread",
-        "in_backward", "stepping", "step_start", "steps", "data_ns", "backward_ns", "taken", "batches", "backwards", "batch", "credits",
-        "switch_compiler", "errors", "at_open", "at_fork", "at_end", "_load_recorder", "_lock", "__weakref__",
-    )  # fmt: skip
+class Agent(Training):
+    """One for each process. What the hooks need in every step is in the fields of Training, which the recorder reads and writes, too."""
 
     def __init__(self, folder, load_recorder):
+        super().__init__(detail=OPENING | LEARNING)
         self.folder = folder
-        self.detail = OPENING | LEARNING
         self.facts = Facts(folder)
         self.patches = Patches()
         self.sites = Sites()
         self.recorder = None
         self.phase = self.step = self.steady_step = self.samples = nothing
-        self.thread = None  # the one that trains, once a step was made
-        self.in_backward = False
-        self.stepping = None  # the optimiser whose step is in progress
-        self.step_start = 0
-        self.steps = 0
-        self.data_ns = self.backward_ns = self.taken = 0  # of the steady step in progress; the recorder is told at its end
         self.batches = self.backwards = 0  # outside the steady state
-        self.batch = 0  # samples of one forward
-        self.credits = 0  # batches that were fetched and not yet seen in a backward
         self.is_child = False
         self.switch_compiler = nothing  # off while our code runs: it would compile what we call
         self.errors = 0
         self._load_recorder = load_recorder
         self._lock = threading.RLock()
         self.at_open = []
+        self.at_steady = []
         self.at_fork = []
         self.at_end = []
         self.pid = os.getpid()
+
+    def trains_elsewhere(self):
+        """Whether it is another thread that trains."""
+        return self.thread not in (0, threading.get_ident())
 
     def ready(self, role=0, may_open=True):
         """Whether hooks may record; opens the spool at the first use of an optimiser, a loader or a model."""
@@ -178,7 +170,7 @@ class Agent:
             self.recorder.forked()
         self.detail = OFF if was_off else OPENING | LEARNING
         self.phase = self.step = self.steady_step = self.samples = nothing
-        self.thread, self.stepping, self.in_backward = None, None, False
+        self.thread = self.stepping = self.inner_steps = self.in_backward = 0
         self.data_ns = self.backward_ns = self.taken = 0
         self.steps = self.batches = self.backwards = self.batch = self.credits = 0
         self.is_child = True

@@ -4,24 +4,19 @@ import json
 from time import perf_counter_ns as now
 
 from .hooks import backward, loader, optimizer
-from .recorder import REHEARSAL
+from .recorder import AFTER_STEP, BACKWARD_PASS, BEFORE_STEP, NEXT_BATCH, REHEARSAL, Training
 
 ROUNDS = 3
 CACHE_BYTES = 4 << 20
 SOURCE = "def f(a, b=1, *c, **d):\n    with a as e:\n        return [x for x in e if x > b] or {k: v for k, v in d.items()}\n" * 4
 
 
-class Shadow:
+class Shadow(Training):
     """The agent's place in the measured hooks: the same calls of the recorder, counted as the agent's own time."""
 
-    def __init__(self, agent):
-        self.detail = 0
-        self.thread = agent.thread
-        self.in_backward = False
-        self.stepping = None
-        self.step_start = self.steps = self.batch = 0
-        self.data_ns = self.backward_ns = self.taken = 0
-        self.credits = 1 << 60
+    def __init__(self, agent, optimizer):
+        super().__init__(is_rehearsal=1, thread=agent.thread, credits=1 << 60)
+        self.optimizers[0] = id(optimizer)
         self.steady_step = agent.recorder.steady_step
 
 
@@ -34,10 +29,12 @@ class Nothing:
 
 def of_step(agent, batches_per_step, backwards_per_step):
     """Nanoseconds of one step's hooks, from the medians of a few rounds."""
-    shadow, optimizer_like = Shadow(agent), object()
-    next_batch = loader.make_next(shadow, _nothing, Nothing())
-    run_backward = backward.make_backward(shadow, _nothing, Nothing())
+    optimizer_like, hook = object(), agent.recorder.hook
+    shadow = Shadow(agent, optimizer_like)
+    next_batch = hook(NEXT_BATCH, shadow, _nothing, loader.make_next(shadow, _nothing, Nothing()))
+    run_backward = hook(BACKWARD_PASS, shadow, _nothing, backward.make_backward(shadow, _nothing, Nothing()))
     before, after = optimizer.make_hooks(shadow, {id(optimizer_like): REHEARSAL}, Nothing())
+    before, after = hook(BEFORE_STEP, shadow, None, before), hook(AFTER_STEP, shadow, None, after)
     arguments, options = (optimizer_like,), {}
     batches, backwards, steps = [], [], []
     memory = bytes(CACHE_BYTES)

@@ -6,7 +6,6 @@ loader's batches are the cross-check: a batch counts once however many backward 
 
 import weakref
 from collections import deque
-from threading import get_ident
 
 from . import describe
 from .agent import VARYING
@@ -75,7 +74,7 @@ class Inputs:
         return __call__
 
     def _saw_call(self, module, args, kwargs):
-        if self._agent.thread not in (None, get_ident()) or not self._torch.is_grad_enabled():
+        if self._agent.trains_elsewhere() or not self._torch.is_grad_enabled():
             return
         has_parameters = next(module.parameters(), None) is not None
         if self._forward is not None or not has_parameters:

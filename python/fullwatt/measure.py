@@ -1,5 +1,6 @@
 """Reads the loss and the allocator's figures about once a second, without making the program wait for the GPU."""
 
+import ctypes
 import struct
 import time
 
@@ -18,12 +19,16 @@ class Losses:
         self._torch = torch
         self._reset()
         self.scalers = []  # weak references to the GradScalers of the program
-        agent.at_fork.append(self._reset)
+        agent.at_fork.append(self._forked)
         agent.at_end.append(self.collect)
 
     def _reset(self):
         self._waiting = None  # (event, at_ns, step)
         self._cell = None  # pinned
+
+    def _forked(self):
+        leave_to_parent(self._waiting, self._cell)
+        self._reset()
 
     def keep(self, tensors):
         """Takes the loss out of what backward was called with."""
@@ -66,6 +71,12 @@ class Losses:
     def _write(self, value, at_ns, step):
         bits = struct.unpack("<Q", struct.pack("<d", value))[0]
         self._agent.recorder.record(LOSS_RECORD, 0, 0, at_ns, 0, bits, step, 0, 0)
+
+
+def leave_to_parent(*things):
+    """In a forked child CUDA cannot be called, and freeing an event or pinned memory calls it: they are never freed there, not even at the end."""
+    for thing in things:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class Memory:

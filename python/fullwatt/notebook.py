@@ -26,9 +26,9 @@ def start(folder=None):
 
 
 def new_folder():
-    """.fullwatt/runs/<time>-<pid> under the working folder."""
+    """runs/<time>-<pid> in FULLWATT_HOME, or in .fullwatt under the working folder."""
     name = datetime.datetime.now().strftime("%Y%m%d-%H%M%S") + "-%d" % os.getpid()
-    return os.path.join(".fullwatt", "runs", name)
+    return os.path.join(os.environ.get("FULLWATT_HOME") or ".fullwatt", "runs", name)
 
 
 def write_run(folder):

@@ -2,7 +2,7 @@
 
 import ctypes
 
-VERSION = 1
+VERSION = 2
 
 TRAINER, WORKER = 0, 1
 DATA, BACKWARD, OPTIMIZER, SAVE, GARBAGE, EVALUATION, COMPILE, AGENT = range(8)
@@ -11,11 +11,33 @@ EVALUATED, SAVED, COMPILED, MEASURED, CEILING_STEP, COUNTING = 8, 16, 32, 64, 12
 OPEN_TIMES, OPEN_CAUSES, CLOSE, MEASURE, STOP, COUNT, CEILING = 1, 2, 4, 8, 16, 32, 64
 TIMES_WINDOW, CAUSES_WINDOW = 1, 2
 REHEARSAL = 0xFFFFFFFF  # the number of an optimiser that makes no step
+NEXT_BATCH, BACKWARD_PASS, BEFORE_STEP, AFTER_STEP = range(4)  # the hooks that the recorder has, too
 
 _INT, _U32, _U64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 # ctypes turns a Python integer into a pointer twice as fast as into an exact type, and the 64-bit calling conventions of
 # Linux pass both alike. Used for frequent calls.
 _FAST = ctypes.c_void_p
+
+
+class Training(ctypes.Structure):
+    """What the hooks share, those in Python and those of the recorder: fullwatt_training of recorder.h."""
+
+    _fields_ = [
+        ("detail", _U32),
+        ("in_backward", _U32),
+        ("inner_steps", _U32),
+        ("is_rehearsal", _U32),
+        ("thread", _U64),
+        ("stepping", _U64),
+        ("step_start", _U64),
+        ("steps", _U64),
+        ("data_ns", _U64),
+        ("backward_ns", _U64),
+        ("taken", _U64),
+        ("batch", _U64),
+        ("credits", ctypes.c_int64),
+        ("optimizers", _U64 * 8),
+    ]
 
 
 class Recorder:
@@ -30,7 +52,8 @@ class Recorder:
         self.version = _bind(held, "fullwatt_version", [], _INT)
         self.phase = _bind(held, "fullwatt_phase", [_FAST, _FAST, _FAST], None)
         self.step = _bind(held, "fullwatt_step", [_FAST, _FAST, _FAST], _U32)
-        self.steady_step = _steady_step(held)
+        self.steady_step = _bind(held, "fullwatt_steady_step", [_FAST] * 5, _U32)
+        self._hook = _bind(held, "fullwatt_python_hook", [_INT, ctypes.c_void_p] + [ctypes.py_object] * 3, ctypes.py_object)
         self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
         self.python_stack = None
@@ -51,6 +74,13 @@ class Recorder:
             return "the recorder has version %d, the agent needs %d" % (self.version(), VERSION)
         return "" if self._open(folder.encode("utf-8", "surrogateescape"), role, rank) == 0 else self.trouble()
 
+    def hook(self, kind, training, original, python_hook, then=None):
+        """The recorder's hook for the steady state, which leaves the rest to the one in Python; that one itself where there is no other."""
+        try:
+            return self._hook(kind, ctypes.addressof(training), original, python_hook, then)
+        except ValueError:  # a null pointer
+            return python_hook
+
     def trouble(self):
         """What went wrong last."""
         return (self._trouble() or b"").decode("utf-8", "replace")
@@ -63,16 +93,6 @@ class Recorder:
     def give_way(self, yes, to_whom):
         """Another profiler takes or leaves CUPTI's seat."""
         self._yield(1 if yes else 0, to_whom.encode("utf-8", "replace"))
-
-
-def _steady_step(held):
-    """The one call of a steady step, as a function of the interpreter's own kind where that is possible: ctypes takes several times as long."""
-    address = _bind(held, "fullwatt_python_steady_step", [], ctypes.c_void_p)()
-    if not address:
-        return _bind(held, "fullwatt_steady_step", [_FAST] * 5, _U32)
-    function = ctypes.cast(address, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(function))  # the reference that came with the address
-    return function
 
 
 def _bind(library, name, arguments, result):

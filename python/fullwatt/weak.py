@@ -4,11 +4,12 @@ import weakref
 
 
 class Known:
-    """Values by object. `values` is a plain dictionary by id(object), for those who are in a hurry."""
+    """Values by object. `values` is a plain dictionary by id(object), for those who are in a hurry; `gone` is called with the value of a dead one."""
 
-    def __init__(self):
+    def __init__(self, gone=None):
         self.values = {}
         self._references = {}
+        self._gone = gone
 
     def put(self, thing, value):
         """Remembers a value until the object is gone."""
@@ -29,5 +30,7 @@ class Known:
         return len(self.values)
 
     def _forget(self, key):
-        self.values.pop(key, None)
         self._references.pop(key, None)
+        value = self.values.pop(key, None)
+        if self._gone is not None and value is not None:
+            self._gone(value)

@@ -14,7 +14,7 @@ KINDS = (
 )  # fmt: skip
 HEADER_FIELDS = (
     "magic version role pid rank opened_ns opened_wall_ns file_bytes trend_capacity step_capacity record_capacity trend_count "
-    "trend_steps_per_bucket step_count record_next records_dropped last_step_ns samples_total hook_calls hook_cost_ns state thread windows"
+    "trend_steps_per_bucket step_count record_next records_dropped last_step_ns samples_total unused hook_cost_ns state thread windows"
 )
 
 Header = namedtuple("Header", HEADER_FIELDS)

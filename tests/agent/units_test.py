@@ -13,8 +13,8 @@ import unittest
 
 from support import PACKAGE_PARENT, RECORDER, Case, need_recorder
 
-from fullwatt import arguments, facts, imports, patches, sampler, sites
-from fullwatt.recorder import Recorder
+from fullwatt import arguments, facts, imports, measure, patches, sampler, sites
+from fullwatt.recorder import AFTER_STEP, BACKWARD_PASS, BEFORE_STEP, NEXT_BATCH, Recorder, Training
 from spool import spools
 
 
@@ -275,9 +275,111 @@ class RecorderTest(Case):
         self.assertEqual(record[1:], (1, 0, 4, start, 1 << 50, 1 << 60, (1 << 64) - 1, 7, (1 << 32) - 1))
         self.assertEqual(spool.texts[spool.of_kind("mark")[0].id], "grüße")
 
+    def test_hooks_leave_all_but_steady_steps_to_python(self):
+        need_recorder()
+        library, training, called = Recorder(RECORDER), Training(thread=threading.get_ident(), batch=4), []
+
+        def hook(kind, original, then=None):
+            return library.hook(kind, training, original, lambda *args, **options: called.append((args, options)) or "python", then)
+
+        def original(*args, **options):
+            return args, options
+
+        backward = hook(BACKWARD_PASS, original)
+        self.assertEqual(backward(1, 2, inputs=3), ((1, 2), {"inputs": 3}))
+        self.assertEqual((called, training.taken), ([], 0))
+        training.credits = 1
+        backward(1)
+        self.assertEqual((training.taken, training.credits, training.in_backward), (4, 0, 0))
+        training.detail = 1
+        self.assertEqual(backward(1, inputs=3), "python")
+        self.assertEqual(called, [((1,), {"inputs": 3})])
+
+    def test_an_epoch_that_ends_and_errors_pass_through_the_hooks(self):
+        need_recorder()
+        library, training, ended = Recorder(RECORDER), Training(thread=threading.get_ident()), []
+
+        class Iterator:
+            def __init__(self, error):
+                self.error = error
+
+            def __iter__(self):
+                return self
+
+            def original(self):
+                if self.error is not None:
+                    raise self.error
+                return 7
+
+        Iterator.__next__ = library.hook(NEXT_BATCH, training, Iterator.original, None, ended.append)
+        self.assertEqual(next(Iterator(None)), 7)
+        self.assertEqual(training.credits, 1)
+        over = Iterator(StopIteration())
+        self.assertEqual(list(over), [])
+        self.assertEqual(ended, [over])
+        with self.assertRaises(KeyError):
+            next(Iterator(KeyError("planted")))
+        self.assertEqual(len(ended), 1)
+        failing = library.hook(BACKWARD_PASS, training, Iterator(KeyError("planted")).original, None)
+        with self.assertRaises(KeyError):
+            failing()
+        self.assertEqual(training.in_backward, 0)
+
+    def test_a_steady_step_ends_in_the_spool(self):
+        need_recorder()
+        library, training, optimizer = Recorder(RECORDER), Training(thread=threading.get_ident()), object()
+        self.assertEqual(library.open(self.scratch, 0, -1), "")
+        careful, asked = [], []
+        before = library.hook(BEFORE_STEP, training, None, lambda *args: careful.append("before"))
+        after = library.hook(AFTER_STEP, training, None, lambda *args: careful.append("after"), asked.append)
+        arguments = (optimizer, (optimizer,), {})
+        before(*arguments)
+        after(*arguments)
+        self.assertEqual(careful, ["after"])  # an optimiser without a number
+        training.stepping, training.optimizers[3], training.data_ns, training.taken = 0, id(optimizer), 5, 32
+        before(*arguments)
+        after(*arguments)
+        self.assertEqual((careful, training.steps, training.stepping, training.data_ns), (["after"], 1, 0, 0))
+        before(optimizer, (optimizer,), {"closure": 1})
+        self.assertEqual(careful, ["after", "before"])
+        library.close()
+        step = spools(self.scratch)[0].steps()[0]
+        self.assertEqual((step.optimizer, step.samples, step.phases["data"]), (3, 32, 5))
+
+    def test_hooks_and_what_they_keep_are_freed(self):
+        need_recorder()
+        library, training, kept = Recorder(RECORDER), Training(), object()
+        before = sys.getrefcount(kept)
+        for _ in range(10):
+            library.hook(BACKWARD_PASS, training, print, kept)
+        self.assertEqual(sys.getrefcount(kept), before)
+
     def test_a_folder_that_cannot_be_written_is_named(self):
         need_recorder()
         self.assertNotEqual(Recorder(RECORDER).open(os.path.join(self.scratch, "none"), 0, -1), "")
+
+
+class LossesTest(Case):
+    def test_a_forked_child_frees_nothing_that_only_its_parent_may_free(self):
+        """Freeing an event calls CUDA, which ends a forked process."""
+
+        class Event:
+            def __del__(self):
+                os._exit(1)
+
+        class Agent:
+            at_fork, at_end = [], []
+
+        losses = measure.Losses(Agent, None)
+        losses._waiting = (Event(), 0, 0)
+        child = os.fork()
+        if child == 0:
+            for action in Agent.at_fork:
+                action()
+            del losses
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        losses._waiting[0].__class__.__del__ = lambda self: None
 
 
 class StacksTest(Case):

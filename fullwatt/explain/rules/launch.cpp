@@ -42,7 +42,9 @@ Matches launch_bound(const Case& examined) {
   change.removals.front().share = 1 - keeps("launch-bound");
   Match match;
   match.near({main_line(examined, cause::kLaunchBound)});
-  match.costs(charged, std::min(examined.gain(change), left_after_others(examined)), examined.step_ms());
+  const auto gain = examined.gain(change);
+  const double left = left_after_others(examined);
+  match.costs(charged, {std::min(gain.alone, left), std::min(gain.after, left)}, examined.step_ms());
   match.fact("kernels", number_text(kernels.count)).fact("value", number_text(mean_us(kernels)));
   match.saw("kernels", fmt::format("{} a step, {} µs each", number_text(kernels.count), number_text(mean_us(kernels))),
             "CUPTI");

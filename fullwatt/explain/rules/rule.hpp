@@ -17,6 +17,16 @@
 
 namespace fullwatt::explain {
 
+/// What a change gives of a step: alone, and once the loader keeps up. A loader that gives no more hides every other
+/// gain.
+struct Gain {
+  double alone;
+  double after;
+
+  Gain(double ms) : alone(ms), after(ms) {}  // NOLINT(google-explicit-constructor): most changes give one number
+  Gain(double alone_ms, double after_ms) : alone(alone_ms), after(after_ms) {}
+};
+
 /// What a rule saw, where, and what it costs.
 struct Match {
   std::vector<model::Evidence> evidence;
@@ -24,6 +34,7 @@ struct Match {
   model::Site site;
   std::optional<double> charged_ms;
   std::optional<double> gain_ms;
+  std::optional<double> gain_after_ms;
   std::optional<model::Severity> severity;  ///< where this case is milder or graver than the catalogue says
 
   Match& saw(std::string what, std::string value, std::string where = {});
@@ -33,7 +44,7 @@ struct Match {
   /// The first of the places that is known.
   Match& near(std::initializer_list<model::Site> places);
   /// The price of a step; fills {ms} with what it is charged, {share} with its part of the step.
-  Match& costs(double charged, double gain, double step_ms);
+  Match& costs(double charged, const Gain& gain, double step_ms);
 };
 using Matches = std::vector<Match>;
 
@@ -50,7 +61,7 @@ struct Case {
   /// Part of a step, 0 to 1.
   double share(double ms) const { return step_ms() > 0 ? ms / step_ms() : 0; }
   double charged(std::string_view cause) const { return evidence.attribution.ms(cause); }
-  double gain(const Change& change) const { return evidence.replay.gain_ms(change); }
+  Gain gain(const Change& change) const;
   bool on_gpu() const { return evidence.explanation.has_gpu; }
 };
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/causes.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 #include "fullwatt/explain/settings_in_force.hpp"
 
@@ -21,8 +22,11 @@ double least_share(model::Confidence confidence) {
   return confidence == model::Confidence::certain ? 0.01 : 0.02;
 }
 
+/// Of a step; a loader that is waited for less hides nothing.
+constexpr double kLeastWait = 0.02;
+
 bool worth_telling(const Case& examined, const Match& match, const catalog::Entry& entry) {
-  return !match.gain_ms || examined.share(*match.gain_ms) >= least_share(entry.confidence);
+  return !match.gain_ms || examined.share(*match.gain_after_ms) >= least_share(entry.confidence);
 }
 
 Finding to_finding(const catalog::Entry& entry, Match match) {
@@ -37,15 +41,24 @@ Finding to_finding(const catalog::Entry& entry, Match match) {
   finding.line = match.site.line;
   finding.charged_ms = match.charged_ms;
   finding.gain_ms = match.gain_ms;
+  finding.gain_after_ms = match.gain_after_ms;
   return finding;
+}
+
+bool speeds_loader(const Finding& finding) {
+  return finding.id.starts_with("loader-") && finding.gain_ms.value_or(0) > 0;
 }
 
 /// By gain, then by severity, then by what it is charged.
 bool stands_before(const Finding& left, const Finding& right) {
-  if (left.gain_ms.value_or(0) != right.gain_ms.value_or(0))
-    return left.gain_ms.value_or(0) > right.gain_ms.value_or(0);
+  if (left.best_gain_ms() != right.best_gain_ms()) return left.best_gain_ms() > right.best_gain_ms();
   if (left.severity != right.severity) return left.severity > right.severity;
   return left.charged_ms.value_or(0) > right.charged_ms.value_or(0);
+}
+
+void rank(std::vector<Finding>& findings) {
+  std::ranges::stable_sort(findings, stands_before);
+  if (std::ranges::any_of(findings, &Finding::hidden_by_loader)) std::ranges::stable_partition(findings, speeds_loader);
 }
 
 /// What another finding of the same run explains.
@@ -81,11 +94,20 @@ Match& Match::near(std::initializer_list<model::Site> places) {
   return known == places.end() ? *this : at(*known);
 }
 
-Match& Match::costs(double charged, double gain, double step_ms) {
+Match& Match::costs(double charged, const Gain& gain, double step_ms) {
   charged_ms = std::clamp(charged, 0.0, step_ms);
-  gain_ms = std::clamp(gain, 0.0, step_ms);
+  gain_ms = std::clamp(gain.alone, 0.0, step_ms);
+  gain_after_ms = std::clamp(gain.after, *gain_ms, step_ms);
   fact("ms", ms_text(*charged_ms));
   return fact("share", percent(step_ms > 0 ? *charged_ms / step_ms : 0));
+}
+
+Gain Case::gain(const Change& change) const {
+  const double alone = evidence.replay.gain_ms(change);
+  if (share(charged(cause::kDataWait)) < kLeastWait) return alone;
+  auto both = Change::without(cause::kDataWait);
+  const double fed = evidence.replay.step_ms(both);
+  return {alone, fed - evidence.replay.step_ms(both += change)};
 }
 
 double keeps(std::string_view id) {
@@ -137,7 +159,7 @@ std::vector<Finding> find_all(const Evidence& evidence, const SourceFacts& sourc
   }
   std::ranges::move(machine_findings(examined), std::back_inserter(findings));
   link(findings);
-  std::ranges::stable_sort(findings, stands_before);
+  rank(findings);
   return findings;
 }
 

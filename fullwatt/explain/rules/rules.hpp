@@ -13,8 +13,9 @@
 
 namespace fullwatt::explain {
 
-/// Every finding of a run by gain, the largest first, then those without one by severity. What costs less than two per
-/// cent of a step (one where it is certain) is left out.
+/// Every finding of a run by gain, the largest first, then those without one by severity; a loader that hides what
+/// another one would give comes before it. What costs less than two per cent of a step (one where it is certain) is
+/// left out.
 std::vector<model::Finding> find_all(const Evidence& evidence, const SourceFacts& source,
                                      const std::vector<model::SettingRow>& settings);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -68,8 +69,14 @@ Matches of_setting(const Case& examined, std::string_view name) {
 Matches workers(const Case& examined) {
   return of_setting(examined, kOwnRule[0]);
 }
+/// What counts are the samples of a step: those of a loader that reads whole batches from files are more than it says.
 Matches batch_size(const Case& examined) {
-  return of_setting(examined, kOwnRule[1]);
+  auto matches = of_setting(examined, kOwnRule[1]);
+  const auto samples = std::llround(examined.evidence.steps.samples);
+  for (auto& match : matches) {
+    if (samples > 0) match.fact("expected", std::to_string(samples));
+  }
+  return matches;
 }
 /// A training that is faster than configured is only worth a note.
 Matches mixed_precision(const Case& examined) {

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "fullwatt/record/recorder/capture.hpp"
+#include "fullwatt/record/recorder/hooks.hpp"
 #include "fullwatt/record/recorder/native.hpp"
 #include "fullwatt/record/recorder/schedule.hpp"
 #include "fullwatt/record/recorder/step_counter.hpp"
 #include "fullwatt/record/spool_writer.hpp"
-#include "fullwatt/vendor/python/function.hpp"
 #include "fullwatt/vendor/python/stack.hpp"
 
 namespace fullwatt::record {
@@ -60,6 +60,7 @@ std::string spool_path(const char* folder) {
 
 /// The current step ends. Returns what the agent is to do now.
 std::uint32_t finish_step(Recorder& own, std::uint32_t optimizer) {
+  if (!own.spool.keeps_steps()) return 0;
   const auto now = now_ns();
   own.steps.flag(own.capture.step_flags());
   own.steps.finish(own.spool, optimizer, now);
@@ -121,7 +122,6 @@ void fullwatt_phase(int phase, uint64_t start_ns, uint32_t site) {
   const auto now = now_ns();
   const auto length = now > start_ns ? now - start_ns : 0;
   recorder->steps.phase(static_cast<Phase>(phase), length);
-  recorder->spool.header().hook_calls.fetch_add(1, std::memory_order_relaxed);
   if (recorder->capture.is_open()) recorder->capture.phase(static_cast<Phase>(phase), start_ns, length, site);
 }
 
@@ -146,10 +146,8 @@ uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t optimizer_ns, uint64_
   return finish_step(*recorder, optimizer);
 }
 
-void* fullwatt_python_steady_step(void) {
-  return fullwatt::vendor::python::function_of([](const auto& values) {
-    return fullwatt_steady_step(static_cast<std::uint32_t>(values[0]), values[1], values[2], values[3], values[4]);
-  });
+void* fullwatt_python_hook(int kind, fullwatt_training* training, void* original, void* python_hook, void* then) {
+  return make_hook(static_cast<HookKind>(kind), training, original, python_hook, then);
 }
 
 void fullwatt_samples(uint64_t samples) {

@@ -105,7 +105,8 @@ std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
     case Stage::warm_up: {
       const auto warm = now_ns - first_ns_;
       const bool ready = step_ > kWarmUpSteps && warm >= kWarmUpNs && steady();
-      const bool late = step_ >= 3 && warm >= kLongestWarmUpNs;
+      const bool soon_over = step_ > kWarmUpSteps && 3 * step_ >= options_.stop_after_steps;
+      const bool late = step_ >= 3 && (warm >= kLongestWarmUpNs || (options_.stop_after_steps != 0 && soon_over));
       if (!options_.windows || !room || !(ready || late)) return 0;
       const auto window_ns = std::max<std::uint64_t>(1, kWindowSteps * sum_of_six(recent_ns_.data() + 6) / 6);
       causes_left_ = static_cast<unsigned>(std::min<std::uint64_t>(kMostCauses - 1, kEnoughCausesNs / window_ns));

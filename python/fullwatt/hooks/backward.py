@@ -1,11 +1,10 @@
 """The backward pass. Tensor.backward looks torch.autograd.backward up each time, so one hook sees both, and sees each once."""
 
 import inspect
-from threading import get_ident
 from time import perf_counter_ns as now
 
 from ..agent import EVALUATING, LOSS, OFF, VARYING
-from ..recorder import BACKWARD
+from ..recorder import BACKWARD, BACKWARD_PASS
 
 
 PARAMETERS = ["tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs"]
@@ -21,6 +20,13 @@ def install(agent, torch, inputs, actions, evaluations, steps):
 
     agent.patches.replace(torch.autograd, "backward", make)
 
+    def quicken():
+        agent.patches.quicken(
+            torch.autograd, "backward", lambda original, ours: agent.recorder.hook(BACKWARD_PASS, agent, original, ours)
+        )
+
+    agent.at_steady.append(quicken)
+
 
 def make_backward(agent, original, close_look):
     """The hook of every backward pass. It names torch's parameters, because packing and unpacking them takes longer than the rest."""
@@ -29,12 +35,12 @@ def make_backward(agent, original, close_look):
     def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
         if agent.detail or agent.in_backward:
             return run(original, (tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs), {})
-        agent.in_backward = True
+        agent.in_backward = 1
         start = now()
         try:
             result = original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
         finally:
-            agent.in_backward = False
+            agent.in_backward = 0
         agent.backward_ns += now() - start
         if agent.credits > 0:
             agent.credits -= 1
@@ -65,15 +71,15 @@ class CloseLook:
     def run(self, original, args, kwargs):
         """One backward pass; inner ones (activation checkpointing) belong to the outer one."""
         agent = self._agent
-        if agent.in_backward or agent.detail & OFF or agent.thread not in (None, get_ident()):
+        if agent.in_backward or agent.detail & OFF or agent.trains_elsewhere():
             return original(*args, **kwargs)
         agent.guard(self._before, args, kwargs)
-        agent.in_backward = True
+        agent.in_backward = 1
         start = now()
         try:
             result = original(*args, **kwargs)
         finally:
-            agent.in_backward = False
+            agent.in_backward = 0
         actions = agent.guard(self._after, start, now())
         if actions:
             self._steps.stop_if_asked(actions)

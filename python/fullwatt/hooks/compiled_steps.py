@@ -92,6 +92,6 @@ class CompiledSteps:
             if number == range_ and in_order:
                 self._steps.after(optimizer, (), {})
             elif not in_order and not self._open:
-                self._agent.stepping = None
+                self._agent.stepping = self._agent.inner_steps = 0
             if number == range_:
                 return

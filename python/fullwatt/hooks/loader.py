@@ -7,7 +7,8 @@ from time import perf_counter_ns as now
 
 from .. import describe
 from ..agent import CEILING, EVALUATING, LEARNING, OFF, OPENING, VARYING
-from ..recorder import DATA
+from ..measure import leave_to_parent
+from ..recorder import DATA, NEXT_BATCH
 from ..weak import Known
 
 
@@ -19,6 +20,14 @@ def install(agent, torch, inputs, evaluations):
     agent.patches.replace(module.DataLoader, "__iter__", loaders.make_iter)
     agent.patches.replace(module._BaseDataLoaderIter, "__init__", loaders.make_iterator_init)
     agent.patches.replace(module._BaseDataLoaderIter, "__next__", lambda original: make_next(agent, original, loaders))
+
+    def quicken():
+        agent.patches.quicken(
+            module._BaseDataLoaderIter, "__next__",
+            lambda original, ours: agent.recorder.hook(NEXT_BATCH, agent, original, ours, loaders.epoch_ended),
+        )  # fmt: skip
+
+    agent.at_steady.append(quicken)
 
 
 def make_next(agent, original, loaders):
@@ -54,6 +63,7 @@ class Loaders:
         self._made_so_far = 0
         self._epochs = {}
         self._cached = {}  # the ceiling test's batch of each loader
+        agent.at_fork.append(lambda: leave_to_parent(self._cached))
 
     def make_init(self, original):
         loaders = self
@@ -107,7 +117,7 @@ class Loaders:
     def careful(self, iterator, original):
         """A batch outside the steady state."""
         agent = self._agent
-        if agent.detail & OFF or agent.thread not in (None, get_ident()) or not agent.ready(may_open=not agent.is_child):
+        if agent.detail & OFF or agent.trains_elsewhere() or not agent.ready(may_open=not agent.is_child):
             return original(iterator)
         if agent.detail & EVALUATING:
             agent.guard(self._evaluations.poll)

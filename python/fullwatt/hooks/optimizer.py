@@ -6,7 +6,7 @@ from time import perf_counter_ns as now
 
 from .. import describe
 from ..agent import BACKWARD_STEPS, BEFORE_TRAINING, COUNTING, EVALUATING, LEARNING, OFF
-from ..recorder import BACKWARD, DATA, STOP
+from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, DATA, STOP
 from ..weak import Known
 
 WARM_UP_STEPS = 10
@@ -14,14 +14,6 @@ BACKWARDS_WITHOUT_STEP = 20  # then each backward counts as a step: the optimise
 BACKWARDS_OF_ACCUMULATION = 200  # the same where there is an optimiser that may still be gathering gradients
 NEAR_FRAMES = 20
 GROUP = "optimizer"
-
-
-class Inner:
-    """An optimiser whose step calls the step of the class it is derived from."""
-
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
-        self.depth = 1
 
 
 class Steps:
@@ -33,15 +25,18 @@ class Steps:
         self._inputs = inputs
         self._actions = actions
         self._evaluations = evaluations
-        self._numbers = Known()
+        self._numbers = Known(self._is_gone)
         self._numbered = 0
         self._sites = Known()
         self._backwards = 0
+        self._handles = ()
         self.warm_up_over = None  # called with the batches and the backward passes of a step
         agent.at_fork.append(self._forked)
+        agent.at_steady.append(self._quicken)
 
     def _forked(self):
         self._numbers.clear()
+        self._agent.optimizers = type(self._agent.optimizers)()
         self._numbered = 0
         self._backwards = 0
 
@@ -50,9 +45,20 @@ class Steps:
         module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
         before, after = make_hooks(self._agent, self._numbers.values, self)
         self.before, self.after = before, after
-        for handle in (module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)):
+        self._handles = (module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after))
+        for handle in self._handles:
             self._agent.patches.on_restore(handle.remove, GROUP)
         self._agent.patches.replace(module.Optimizer, "__init__", self._make_init)
+
+    def _quicken(self):
+        """The recorder's hooks in the place of ours. Torch may be walking over its hooks: only values change in its tables."""
+        hook = self._agent.recorder.hook
+        self.before = hook(BEFORE_STEP, self._agent, None, self.before)
+        self.after = hook(AFTER_STEP, self._agent, None, self.after, self.act)
+        for handle, ours in zip(self._handles, (self.before, self.after)):
+            table = handle.hooks_dict_ref()
+            if table is not None and handle.id in table:
+                table[handle.id] = ours
 
     def _make_init(self, original):
         steps = self
@@ -68,28 +74,26 @@ class Steps:
 
     def began_inside(self, optimizer):
         """A step had begun and not ended. Either it calls this one, or it was left by an exception."""
-        agent, outer = self._agent, self._agent.stepping
-        if agent.thread not in (None, get_ident()):
+        agent = self._agent
+        if agent.trains_elsewhere():
             return
-        if isinstance(outer, Inner):
-            outer.depth += outer.optimizer is optimizer
-        elif not is_on_stack(outer):
-            agent.stepping, agent.step_start = optimizer, now()
-        elif outer is optimizer:
-            agent.stepping = Inner(optimizer)
+        if agent.inner_steps:
+            agent.inner_steps += agent.stepping == id(optimizer)
+        elif not is_on_stack(agent.stepping):
+            agent.stepping, agent.step_start = id(optimizer), now()
+        elif agent.stepping == id(optimizer):
+            agent.inner_steps = 1
 
     def ended_inside(self, optimizer):
         """A step ended that is not the outermost."""
-        inner = self._agent.stepping
-        if isinstance(inner, Inner) and inner.optimizer is optimizer:
-            inner.depth -= 1
-            if inner.depth == 0:
-                self._agent.stepping = optimizer
+        agent = self._agent
+        if agent.inner_steps and agent.stepping == id(optimizer):
+            agent.inner_steps -= 1
 
     def careful(self, optimizer):
         """A step outside the steady state."""
         spent = now() - self._agent.step_start
-        if self._agent.detail & OFF or self._agent.thread not in (None, get_ident()):
+        if self._agent.detail & OFF or self._agent.trains_elsewhere():
             return
         actions = self._agent.guard(self._careful, optimizer, spent)
         if actions:
@@ -144,8 +148,14 @@ class Steps:
             number = self._numbered
             self._numbered += 1
             self._numbers.put(optimizer, number)
+            if number < len(self._agent.optimizers):
+                self._agent.optimizers[number] = id(optimizer)
             self._agent.attempt(self._tell, optimizer, number)
         return number
+
+    def _is_gone(self, number):
+        if number < len(self._agent.optimizers):
+            self._agent.optimizers[number] = 0
 
     def _tell(self, optimizer, number):
         self._agent.facts.add("optimizer", id=number, site=self._sites.get(optimizer), **describe.optimizer_fact(optimizer))
@@ -179,20 +189,20 @@ def make_hooks(agent, numbers, steps):
     """The two hooks of every step. The recorder is called once, at its end: whatever is called first finds the processor's caches cold."""
 
     def before(optimizer, args, kwargs):
-        if agent.stepping is not None:
+        if agent.stepping:
             agent.guard(steps.began_inside, optimizer)
             return None
-        agent.stepping = optimizer
+        agent.stepping = id(optimizer)
         agent.step_start = now()
         if kwargs or len(args) > 1:
             return with_timed_closure(agent, args, kwargs)
         return None
 
     def after(optimizer, args, kwargs):
-        if agent.stepping is not optimizer:
+        if agent.stepping != id(optimizer) or agent.inner_steps:
             steps.ended_inside(optimizer)
             return
-        agent.stepping = None
+        agent.stepping = 0
         number = numbers.get(id(optimizer))
         if agent.detail or number is None:
             return steps.careful(optimizer)
@@ -231,13 +241,13 @@ def with_timed_closure(agent, args, kwargs):
     return None
 
 
-def is_on_stack(optimizer):
+def is_on_stack(optimizer_id):
     """Whether a step of the optimiser is being executed, near enough to be the one that calls."""
     frame = sys._getframe(1)
     for _ in range(NEAR_FRAMES):
         if frame is None:
             return False
-        if frame.f_code.co_name == "step" and frame.f_locals.get("self") is optimizer:
+        if frame.f_code.co_name == "step" and id(frame.f_locals.get("self")) == optimizer_id:
             return True
         frame = frame.f_back
     return False

@@ -66,10 +66,12 @@ class Startup:
         }
 
     def warm_up_over(self, batches_per_step, backwards_per_step):
-        """Hooks that were needed at the beginning go, and the cost of the others is measured."""
+        """Hooks that were needed at the beginning go, the recorder's take over the others, and what these cost is measured."""
         agent = self._agent
         agent.patches.restore(WARM_UP)
         self._fetches.stop()
+        for action in agent.at_steady:
+            action()
         self._step_cost_ns = cost.of_step(agent, batches_per_step, backwards_per_step)
         agent.recorder.cost(self._step_cost_ns)
         agent.recorder.flag(MEASURED)
