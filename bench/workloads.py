@@ -6,6 +6,7 @@ Usage: workloads.py FULLWATT [--only NAME…] [--part I/N] [--budget SECONDS] [-
 import argparse
 import json
 import pathlib
+import shutil
 import time
 
 import running
@@ -47,10 +48,13 @@ class Budget:
 
 
 def run_one(options, name, entry, seconds, fixed):
-    own, report, _ = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"))
+    def keep(folder):
+        if options.keep:
+            shutil.copytree(folder, options.keep / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("report.html"))
+
+    own, report, _ = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"), look=keep)
     if options.keep:
-        options.keep.mkdir(parents=True, exist_ok=True)
-        (options.keep / f"{name}.json").write_text(json.dumps({"own": own, "report": report}), encoding="utf-8")
+        (options.keep / name / "own.json").write_text(json.dumps(own), encoding="utf-8")
     return verdicts.judged(name, entry, own, report, fixed.get(name, {}).get("fixed_ms"))
 
 

@@ -52,7 +52,7 @@ class Recorder:
         self.version = _bind(held, "fullwatt_version", [], _INT)
         self.phase = _bind(held, "fullwatt_phase", [_FAST, _FAST, _FAST], None)
         self.step = _bind(held, "fullwatt_step", [_FAST, _FAST, _FAST], _U32)
-        self.steady_step = _bind(held, "fullwatt_steady_step", [_FAST] * 5, _U32)
+        self.steady_step = _bind(held, "fullwatt_steady_step", [_FAST] * 6, _U32)
         self._hook = _bind(held, "fullwatt_python_hook", [_INT, ctypes.c_void_p] + [ctypes.py_object] * 3, ctypes.py_object)
         self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)

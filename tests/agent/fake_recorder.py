@@ -38,7 +38,7 @@ class FakeRecorder:
         self._note("step", optimizer=optimizer, start=start, site=self._name(site), number=self._steps)
         return self._actions.get(self._steps, 0)
 
-    def steady_step(self, optimizer, optimizer_ns, samples, data_ns, backward_ns):
+    def steady_step(self, optimizer, start, end, samples, data_ns, backward_ns):
         """Remembered as the calls of a step that is not steady."""
         if optimizer == REHEARSAL:
             return 0
@@ -46,7 +46,7 @@ class FakeRecorder:
         for phase, length in ((DATA, data_ns), (BACKWARD, backward_ns)):
             if length:
                 self.phase(phase, time.perf_counter_ns() - length, 0)
-        return self.step(optimizer, time.perf_counter_ns() - optimizer_ns, 0)
+        return self.step(optimizer, time.perf_counter_ns() - (end - start), 0)
 
     def hook(self, kind, training, original, python_hook, then=None):
         return python_hook

@@ -108,12 +108,13 @@ class AfterStep : public Hook {
     const bool steady = known != nullptr && training_.detail == 0 && training_.inner_steps == 0 &&
                         training_.stepping == id_of(arguments.values[0]);
     if (!steady) return not_steady(arguments);
-    const auto spent = now_ns() - training_.step_start;
+    const auto end = now_ns();
     const auto number = static_cast<std::uint32_t>(known - std::begin(training_.optimizers));
     training_.stepping = 0;
     training_.steps += 1;
-    const auto actions = fullwatt_steady_step(training_.is_rehearsal != 0 ? FULLWATT_REHEARSAL : number, spent,
-                                              training_.taken, training_.data_ns, training_.backward_ns);
+    const auto actions =
+        fullwatt_steady_step(training_.is_rehearsal != 0 ? FULLWATT_REHEARSAL : number, training_.step_start, end,
+                             training_.taken, training_.data_ns, training_.backward_ns);
     training_.data_ns = training_.backward_ns = training_.taken = 0;
     return actions == 0 ? vendor::python::none() : vendor::python::call(then(), actions);
   }

@@ -25,6 +25,7 @@ struct Recorder {
       : spool(*writer), schedule(options), capture(*writer) {}
 
   SpoolWriter& spool;
+  PendingSteps pending;
   StepCounter steps;
   Schedule schedule;
   Capture capture;
@@ -58,20 +59,52 @@ std::string spool_path(const char* folder) {
   return std::string(folder) + "/spool-" + std::to_string(::getpid()) + ".fw";
 }
 
-/// The current step ends. Returns what the agent is to do now.
-std::uint32_t finish_step(Recorder& own, std::uint32_t optimizer) {
-  if (!own.spool.keeps_steps()) return 0;
-  const auto now = now_ns();
+void write_step(Recorder& own, std::uint32_t optimizer, std::uint64_t end_ns) {
   own.steps.flag(own.capture.step_flags());
-  own.steps.finish(own.spool, optimizer, now);
+  own.steps.finish(own.spool, optimizer, end_ns);
   own.capture.count_step();
+}
+
+void write_step(Recorder& own, const SteadyStep& step) {
+  own.steps.samples(step.samples);
+  own.steps.phase(Phase::data, step.data_ns);
+  own.steps.phase(Phase::backward, step.backward_ns);
+  own.steps.phase(Phase::optimizer, step.optimizer_ns);
+  write_step(own, step.optimizer, step.end_ns);
+}
+
+/// Before anything happens that belongs to the step in progress.
+void write_pending(Recorder& own) {
+  if (own.pending.steps().empty()) return;
+  for (const auto& step : own.pending.steps()) {
+    write_step(own, step);
+    own.schedule.pass_step(step.end_ns);
+  }
+  own.pending.clear(own.schedule.quiet_steps());
+}
+
+/// A step has been written that ended at `end_ns`. Returns what the agent is to do now.
+std::uint32_t ask_schedule(Recorder& own, std::uint64_t end_ns) {
   if (own.spool.header().thread.load(std::memory_order_relaxed) == 0)
     own.spool.header().thread = static_cast<std::uint32_t>(::gettid());
-  const auto actions = own.schedule.after_step(now, own.capture.has_room());
+  const auto actions = own.schedule.after_step(end_ns, own.capture.has_room());
   // What is done now falls into the step that begins now.
   if ((actions & (FULLWATT_OPEN_TIMES | FULLWATT_OPEN_CAUSES | FULLWATT_CLOSE)) != 0) own.steps.flag(kSwitching);
   if ((actions & FULLWATT_MEASURE) != 0) own.steps.flag(kMeasured);
   if ((actions & FULLWATT_CEILING) != 0) own.capture.begin_ceiling();
+  return actions;
+}
+
+/// As write_pending, and the schedule is asked after the last one.
+std::uint32_t finish_pending(Recorder& own) {
+  const auto steps = own.pending.steps();
+  for (const auto& step : steps.first(steps.size() - 1)) {
+    write_step(own, step);
+    own.schedule.pass_step(step.end_ns);
+  }
+  write_step(own, steps.back());
+  const auto actions = ask_schedule(own, steps.back().end_ns);
+  own.pending.clear(own.schedule.quiet_steps());
   return actions;
 }
 
@@ -121,29 +154,29 @@ void fullwatt_phase(int phase, uint64_t start_ns, uint32_t site) {
   if (recorder == nullptr || phase < 0 || phase >= static_cast<int>(kPhases)) return;
   const auto now = now_ns();
   const auto length = now > start_ns ? now - start_ns : 0;
+  write_pending(*recorder);
   recorder->steps.phase(static_cast<Phase>(phase), length);
   if (recorder->capture.is_open()) recorder->capture.phase(static_cast<Phase>(phase), start_ns, length, site);
 }
 
 uint32_t fullwatt_step(uint32_t optimizer, uint64_t start_ns, uint32_t site) {
-  if (recorder == nullptr) return 0;
+  if (recorder == nullptr || !recorder->spool.keeps_steps()) return 0;
   fullwatt_phase(static_cast<int>(Phase::optimizer), start_ns, site);
-  return finish_step(*recorder, optimizer);
+  const auto now = now_ns();
+  write_step(*recorder, optimizer, now);
+  return ask_schedule(*recorder, now);
 }
 
-uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t optimizer_ns, uint64_t samples, uint64_t data_ns,
-                              uint64_t backward_ns) {
-  if (recorder == nullptr) return 0;
-  auto& steps = recorder->steps;
+uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t start_ns, uint64_t end_ns, uint64_t samples,
+                              uint64_t data_ns, uint64_t backward_ns) {
+  if (recorder == nullptr || !recorder->spool.keeps_steps()) return 0;
+  const auto spent = end_ns > start_ns ? end_ns - start_ns : 0;
   if (optimizer == FULLWATT_REHEARSAL) {
-    steps.phase(Phase::agent, optimizer_ns + data_ns + backward_ns);
+    recorder->steps.phase(Phase::agent, spent + data_ns + backward_ns);
     return 0;
   }
-  steps.samples(samples);
-  steps.phase(Phase::data, data_ns);
-  steps.phase(Phase::backward, backward_ns);
-  steps.phase(Phase::optimizer, optimizer_ns);
-  return finish_step(*recorder, optimizer);
+  const bool due = recorder->pending.add({end_ns, spent, data_ns, backward_ns, samples, optimizer});
+  return due ? finish_pending(*recorder) : 0;
 }
 
 void* fullwatt_python_hook(int kind, fullwatt_training* training, void* original, void* python_hook, void* then) {
@@ -151,11 +184,15 @@ void* fullwatt_python_hook(int kind, fullwatt_training* training, void* original
 }
 
 void fullwatt_samples(uint64_t samples) {
-  if (recorder != nullptr) recorder->steps.samples(samples);
+  if (recorder == nullptr) return;
+  write_pending(*recorder);
+  recorder->steps.samples(samples);
 }
 
 void fullwatt_flag(uint32_t step_flag) {
-  if (recorder != nullptr) recorder->steps.flag(step_flag);
+  if (recorder == nullptr) return;
+  write_pending(*recorder);
+  recorder->steps.flag(step_flag);
 }
 
 uint32_t fullwatt_text(const char* bytes, uint32_t length) {
@@ -218,6 +255,7 @@ void fullwatt_postpone(void) {
 
 void fullwatt_close(void) {
   if (recorder == nullptr) return;
+  write_pending(*recorder);
   recorder->capture.close();
   recorder->spool.header().state = State::closed;
   // The mapping stays: hooks of other threads may still be on their way through it.

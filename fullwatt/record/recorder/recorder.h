@@ -38,11 +38,11 @@ const char* fullwatt_trouble(void);
 void fullwatt_phase(int phase, uint64_t start_ns, uint32_t site);
 /* Optimizer.step, begun at start_ns, ends now. Returns what to do, a sum of the values above. */
 uint32_t fullwatt_step(uint32_t optimizer, uint64_t start_ns, uint32_t site);
-/* The whole of a steady step in one call: how long its parts took. With FULLWATT_REHEARSAL as optimizer no step ends,
-   and the times are counted as the agent's own. */
+/* The whole of a steady step in one call: when its optimizer began and ended, and how long the other parts took. With
+   FULLWATT_REHEARSAL as optimizer no step ends, and the times are counted as the agent's own. */
 #define FULLWATT_REHEARSAL 0xFFFFFFFFU
-uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t optimizer_ns, uint64_t samples, uint64_t data_ns,
-                              uint64_t backward_ns);
+uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t start_ns, uint64_t end_ns, uint64_t samples,
+                              uint64_t data_ns, uint64_t backward_ns);
 
 /* What the hooks of a training share, in the agent's memory; python/fullwatt/recorder.py has the same fields. */
 #define FULLWATT_OPTIMIZERS 8

@@ -1,6 +1,7 @@
 #include "fullwatt/record/recorder/schedule.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "fullwatt/record/recorder/recorder.h"
@@ -18,7 +19,7 @@ std::uint64_t sum_of_six(const std::uint64_t* values) {
 
 }  // namespace
 
-std::uint32_t Schedule::after_step(std::uint64_t now_ns, bool room) {
+void Schedule::pass_step(std::uint64_t now_ns) {
   ++step_;
   if (first_ns_ == 0) first_ns_ = now_ns;
   if (last_ns_ != 0) {
@@ -26,6 +27,17 @@ std::uint32_t Schedule::after_step(std::uint64_t now_ns, bool room) {
     recent_ns_.back() = now_ns - last_ns_;
   }
   last_ns_ = now_ns;
+}
+
+std::uint64_t Schedule::quiet_steps() const {
+  const bool waits = stage_ == Stage::pause || (stage_ == Stage::warm_up && !options_.windows);
+  if (!waits || step_ < kCountAtStep) return 1;
+  if (options_.stop_after_steps == 0) return std::numeric_limits<std::uint64_t>::max();
+  return options_.stop_after_steps > step_ ? options_.stop_after_steps - step_ : 1;
+}
+
+std::uint32_t Schedule::after_step(std::uint64_t now_ns, bool room) {
+  pass_step(now_ns);
   auto actions = stage_action(now_ns, room);
   if (options_.stop_after_steps != 0 && step_ >= options_.stop_after_steps) actions |= FULLWATT_STOP;
   const bool in_window = stage_ == Stage::times || stage_ == Stage::causes;

@@ -37,6 +37,10 @@ class Schedule {
   /// After the step that ended at `now_ns`. `room` tells whether the spool can take another window. Returns the sum of
   /// the FULLWATT_… actions of recorder.h.
   std::uint32_t after_step(std::uint64_t now_ns, bool room);
+  /// A step that nothing is to follow.
+  void pass_step(std::uint64_t now_ns);
+  /// How many steps may end before it has to be asked again; at least the next one.
+  std::uint64_t quiet_steps() const;
   /// The window that was asked for could not be opened now: ask again a few steps later.
   void postpone();
   /// The window could not be opened, or was taken away: go on as if it were over.

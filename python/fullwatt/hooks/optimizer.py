@@ -206,10 +206,10 @@ def make_hooks(agent, numbers, steps):
         number = numbers.get(id(optimizer))
         if agent.detail or number is None:
             return steps.careful(optimizer)
-        spent = now() - agent.step_start
+        end = now()
         try:
             agent.steps += 1
-            actions = agent.steady_step(number, spent, agent.taken, agent.data_ns, agent.backward_ns)
+            actions = agent.steady_step(number, agent.step_start, end, agent.taken, agent.data_ns, agent.backward_ns)
             agent.data_ns = agent.backward_ns = agent.taken = 0
         except Exception as error:
             agent.fail(error)
