@@ -1,12 +1,15 @@
 """Runs the workloads of tests/workloads under `fullwatt run` and says how often cause, line and figures are right.
 
-Usage: workloads.py FULLWATT [--only NAME…] [--part I/N] [--budget SECONDS] [--merge]. Ends with 1 when a target is missed.
+Usage: workloads.py FULLWATT [--only NAME…] [--part I/N] [--budget SECONDS] [--keep FOLDER] [--merge]; or FULLWATT --kept FOLDER, which explains the
+runs again that were kept, without running anything. Ends with 1 when a target is missed.
 """
 
 import argparse
 import json
 import pathlib
 import shutil
+import subprocess
+import tempfile
 import time
 
 import running
@@ -20,7 +23,9 @@ START_GUESS = 6.0  # interpreter, PyTorch, CUDA and the report, until the first 
 
 
 def chosen(options):
-    """The workloads for this machine."""
+    """The workloads for this machine, or those that were kept."""
+    if options.kept:
+        return {name: entry for name, entry in truth.load().items() if (options.kept / name / "own.json").exists()}
     import torch
 
     where = "gpu" if torch.cuda.is_available() else "cpu"
@@ -58,6 +63,17 @@ def run_one(options, name, entry, seconds, fixed):
     return verdicts.judged(name, entry, own, report, fixed.get(name, {}).get("fixed_ms"))
 
 
+def judge_kept(options, name, entry, _, fixed):
+    """The same from a run that was kept, explained by today's program."""
+    folder = options.kept / name
+    own = json.loads((folder / "own.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = pathlib.Path(scratch) / name
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("report.json"))
+        answer = subprocess.run([options.fullwatt, "report", copy, "--json"], stdout=subprocess.PIPE, check=True)
+    return verdicts.judged(name, entry, own, json.loads(answer.stdout), fixed.get(name, {}).get("fixed_ms"))
+
+
 def is_wrong(row):
     return bool(row.get("alarms")) or row.get("right_cause") is False or row.get("right_line") is False
 
@@ -85,7 +101,8 @@ def run_all(options, rows, head):
         seconds = options.seconds or budget.share(len(entries) - number, entry.get("seconds", 0))
         started = time.monotonic()
         try:
-            rows[name] = run_and_judge(options, name, entry, seconds, fixed)
+            judge = judge_kept if options.kept else run_and_judge
+            rows[name] = judge(options, name, entry, seconds, fixed)
         except running.Skipped as reason:
             rows[name] = {"skipped": str(reason)}
         except running.Failed as reason:
@@ -93,6 +110,18 @@ def run_all(options, rows, head):
         budget.beside.append(time.monotonic() - started - seconds)
         store(options, rows, head)
         print(f"{name}: {workloads_table.in_short(rows[name])}", flush=True)
+
+
+def head_of(options):
+    """The line that names machine, versions and commit; kept runs bring that of their machine."""
+    if options.kept:
+        machine = (options.kept / "machine.txt").read_text(encoding="utf-8").strip()
+        return f"{machine} Recorded by that commit, explained by {options.commit or running.commit_here()}."
+    head = running.machine(options.commit, options.fullwatt)
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        (options.keep / "machine.txt").write_text(head, encoding="utf-8")
+    return head
 
 
 def main():
@@ -105,7 +134,8 @@ def main():
     parser.add_argument("--again", action="store_true", help="run a workload once more whose verdict is wrong")
     parser.add_argument("--verdicts", action="store_true", help="leave out whether figures agree: short runs are mostly recording")
     parser.add_argument("--merge", action="store_true", help="keep the rows of earlier parts")
-    parser.add_argument("--keep", type=pathlib.Path, help="folder for every report")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for every run")
+    parser.add_argument("--kept", type=pathlib.Path, help="folder of runs to explain again")
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
@@ -114,7 +144,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     stored = options.output / "workloads.json"
     rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
-    head = running.machine(options.commit, options.fullwatt)
+    head = head_of(options)
     run_all(options, rows, head)
     summary, missed = store(options, rows, head)
     print("\n".join(summary))

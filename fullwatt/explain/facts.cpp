@@ -100,7 +100,8 @@ void model(const Json& json, ProcessFacts& facts) {
                       .compiled = lenient::flag(json, "compiled"),
                       .wrapper = lenient::text(json, "wrapper"),
                       .channels_last = lenient::number(json, "channels_last"),
-                      .batchnorm_bias = lenient::number(json, "batchnorm_bias")});
+                      .batchnorm_bias = lenient::number(json, "batchnorm_bias"),
+                      .site = lenient::site(json, "site")});
 }
 
 void optimizer(const Json& json, ProcessFacts& facts) {
@@ -167,6 +168,7 @@ void compile_stats(const Json& json, ProcessFacts& facts) {
   facts.compile_stats = CompileStatsFact{.frames = lenient::number(json, "frames").value_or(0),
                                          .recompiles = lenient::number(json, "recompiles").value_or(0),
                                          .graph_breaks = lenient::counts(json, "graph_breaks"),
+                                         .break_at = lenient::site(json, "break_at"),
                                          .cache_misses = lenient::number(json, "cache_misses").value_or(0),
                                          .seconds = lenient::number(json, "seconds").value_or(0)};
 }

@@ -55,6 +55,7 @@ struct ModelFact {
   std::string wrapper;
   std::optional<double> channels_last;   ///< share of the 4-d weights
   std::optional<double> batchnorm_bias;  ///< convolutions with a bias right before a batch normalisation
+  model::Site site;                      ///< where the training calls it
 };
 
 struct OptimizerFact {
@@ -103,7 +104,8 @@ struct CompileFact {
 struct CompileStatsFact {
   double frames = 0;
   double recompiles = 0;
-  Counts graph_breaks;  ///< by reason
+  Counts graph_breaks;   ///< by reason
+  model::Site break_at;  ///< the line that most of them are at
   double cache_misses = 0;
   double seconds = 0;
 };

@@ -18,6 +18,8 @@ constexpr std::uint64_t kReturnNs = 5'000;
 constexpr double kWaitCostMs = 0.005;
 /// Enough for a dozen steps of a thousand kernels; more would only take longer.
 constexpr std::size_t kMostOperations = 60'000;
+/// Of a step; one that the host is done with sooner only filled the GPU's queue.
+constexpr double kHurried = 0.8;
 /// Launches are at most four times as long while they are recorded.
 constexpr double kLeastLaunchScale = 0.25;
 
@@ -183,20 +185,40 @@ void meet_times(const Steps& steps, const GpuTime& time, const RecordedCauses& c
   }
 }
 
-/// Takes as much from the launches as brings the played step to the measured one.
-void take_recording(Replay::Data& data) {
-  const std::vector<float> keys(data.keys.size(), 1);
-  const std::vector<float> groups(data.groups.size(), 1);
-  double low = kLeastLaunchScale;
-  double high = 1;
-  data.launch_scale = 1;
-  data.played_ms = play(data, keys, groups);
-  for (int i = 0; i < 20 && data.played_ms > data.measured_ms; ++i) {
-    data.launch_scale = (low + high) / 2;
-    (play(data, keys, groups) > data.measured_ms ? high : low) = data.launch_scale;
+/// A step of the host alone: in windows of kernel times, which begin with an empty queue, and elsewhere now and then,
+/// it hurries ahead of the GPU. Nothing where it never does.
+std::optional<double> host_pace(const Steps& steps) {
+  std::vector<double> hurried;
+  for (const auto index : steps.hurried) hurried.push_back(steps.all[index].ms());
+  for (const auto& step : steps.all) {
+    if (step.flags == step_flag::kInTimes && step.ms() < kHurried * steps.mean_ms()) hurried.push_back(step.ms());
   }
-  if (data.launch_scale < 1) data.launch_scale = low;
-  data.played_ms = play(data, keys, groups);
+  if (hurried.size() < 2) return std::nullopt;
+  std::ranges::nth_element(hurried, hurried.begin() + static_cast<std::ptrdiff_t>(hurried.size() / 2));
+  return hurried[hurried.size() / 2];
+}
+
+/// Takes as much from the launches as brings the step, played with kernels `gpu` times as long, down to a length.
+void scale_launches(Replay::Data& data, float gpu, double length_ms) {
+  const std::vector<float> keys(data.keys.size(), 1);
+  const std::vector<float> groups(data.groups.size(), gpu);
+  double low = kLeastLaunchScale;
+  double high = data.launch_scale;
+  if (play(data, keys, groups) <= length_ms) return;
+  for (int i = 0; i < 20; ++i) {
+    data.launch_scale = (low + high) / 2;
+    (play(data, keys, groups) > length_ms ? high : low) = data.launch_scale;
+  }
+  data.launch_scale = low;
+}
+
+/// Recording makes launches longer. The played step meets the measured one, and its host the pace it has when it
+/// hurries.
+void take_recording(Replay::Data& data, const std::optional<double>& host_ms) {
+  data.launch_scale = 1;
+  scale_launches(data, 1, data.measured_ms);
+  if (host_ms) scale_launches(data, 0, *host_ms);
+  data.played_ms = play(data, std::vector<float>(data.keys.size(), 1), std::vector<float>(data.groups.size(), 1));
 }
 
 double loader_floor(const Steps& steps, const LoaderPace& loader) {
@@ -227,7 +249,7 @@ Replay make_replay(const model::TrainingProcess& process, const Steps& steps, co
   }
   builder.finish();
   meet_times(steps, time, causes, *data);
-  take_recording(*data);
+  take_recording(*data, host_pace(steps));
   data->loader_floor_ms = loader_floor(steps, loader);
   return Replay(std::move(data));
 }

@@ -28,6 +28,7 @@ class Inputs:
     def _reset(self):
         self.done = False
         self.model = None  # weak reference to the outermost module
+        self._called = None  # where it is called from
         self.compiler_in_use = getattr(self, "compiler_in_use", False)
         self.sizes = deque(maxlen=4096)  # of fetched batches, where they vary
         self._inside = False
@@ -86,6 +87,7 @@ class Inputs:
         samples = 1 if is_one_sample(tensor, module) else self._leading(tensor)
         self._forward = (samples, describe.input_fact(self._torch, tensor, samples))
         self.model = weakref.ref(module)
+        self._called = self._agent.sites.here()
 
     def _leading(self, tensor):
         """The leading dimension, unless the second is the loader's batch size: then time comes first."""
@@ -154,7 +156,7 @@ class Inputs:
             self._agent.facts.add("input", **self._input)
         if module is None:
             return
-        self._agent.facts.add("model", id=0, **describe.model_fact(self._torch, module, self.compiler_in_use))
+        self._agent.facts.add("model", id=0, site=self._called, **describe.model_fact(self._torch, module, self.compiler_in_use))
         self._agent.facts.add("device_check", **self._device_check(module))
 
     def _device_check(self, module):

@@ -11,7 +11,7 @@ from common import Meter
 
 
 class Transition:
-    def __init__(self, state, before):
+    def __init__(self, state, before):  # planted
         self.state, self.before, self.after = state, before, None
         if before is not None:
             before.after = self

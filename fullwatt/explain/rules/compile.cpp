@@ -45,6 +45,7 @@ Matches graph_breaks(const Case& examined) {
   auto change = Change::without(cause::kLaunchBound);
   change.removals.front().share = 1 - keeps("compile-graph-breaks");
   Match match;
+  match.near({stats->break_at});
   match.costs(charged, examined.gain(change), examined.step_ms());
   match.fact("count", number_text(count)).fact("value", base::printable(most->first, 120));
   for (const auto& [reason, times] : stats->graph_breaks)

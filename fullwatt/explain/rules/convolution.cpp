@@ -122,10 +122,19 @@ Matches deterministic(const Case& examined) {
   };
   const auto kernels = kernels_where(examined, concerned);
   if (kernels.ms <= 0) return {};
+  // Sums at scattered places are sorted first, to be added up in one order; without the switch they are added as they
+  // come.
+  constexpr double kLeftOfSortedSums = 0.5;
+  const KernelTest sums_sorted = [all](const KernelUse& kernel) {
+    return all && base::contains(kernel.name, "indexing_backward");
+  };
+  auto change = scaled_where(examined, sums_sorted, kLeftOfSortedSums);
+  change += scaled_where(
+      examined, [&](const KernelUse& kernel) { return concerned(kernel) && !sums_sorted(kernel); },
+      keeps("deterministic-left-on"));
   Match match;
   match.near({set_or_spent(examined, {"use_deterministic_algorithms", "cudnn.deterministic"}, kConvolution)});
-  match.costs(kernels.ms, examined.gain(scaled_where(examined, concerned, keeps("deterministic-left-on"))),
-              examined.step_ms());
+  match.costs(kernels.ms, examined.gain(change), examined.step_ms());
   if (all) match.saw("torch.use_deterministic_algorithms", "true", "settings in force");
   if (cudnn) match.saw("cudnn.deterministic", "true", "settings in force");
   return {match};

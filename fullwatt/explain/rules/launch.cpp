@@ -70,10 +70,17 @@ double mean_blocks(const Case& examined) {
   double blocks = 0;
   double ms = 0;
   for (const auto& kernel : examined.evidence.gpu_time.kernels) {
+    if (!multiplies(kernel)) continue;  // others are as large as the weights, whatever the batch
     blocks += kernel.blocks * kernel.ms;
     ms += kernel.ms;
   }
   return ms > 0 ? blocks / ms : 0;
+}
+
+/// Few samples in kernels so short that the GPU waits for the next one.
+bool few_samples(const Case& examined) {
+  return examined.evidence.steps.samples <= 32 && examined.share(examined.charged(cause::kLaunchBound)) >= 0.3 &&
+         mean_us(all_kernels(examined)) < 10;
 }
 
 /// A larger batch gives more samples a second, not a shorter step: no milliseconds are promised.
@@ -85,7 +92,8 @@ Matches batch_small(const Case& examined) {
   if (!room || !total || !memory || !time.known()) return {};
   const double used = static_cast<double>(memory->peak_allocated_bytes) / *total;
   const double blocks = mean_blocks(examined);
-  if (used > 0.3 || blocks > 0.5 * *room || examined.evidence.steps.samples <= 0) return {};
+  if (used > 0.3 || examined.evidence.steps.samples <= 0) return {};
+  if (blocks > 0.5 * *room && !few_samples(examined)) return {};
   const auto* loader = examined.facts().training_loader();
   Match match;
   match.near({loader == nullptr ? model::Site{} : loader->site});

@@ -14,6 +14,7 @@ void add(LineGroup& group, const Charge& charge, std::map<model::Site, double>& 
   auto& line_ms = by_line[charge.line];
   line_ms += charge.ms;
   group.ms += charge.ms;
+  if (charge.cause == cause::kPython) group.python_ms += charge.ms;
   if (!group.site.known() || line_ms > by_line[group.site]) group.site = charge.line;
   if (std::ranges::find(group.lines, charge.line) == group.lines.end()) group.lines.push_back(charge.line);
   group.change.removals.push_back({charge.cause, charge.line, charge.phase, 1});
@@ -60,8 +61,7 @@ bool of_host(const Charge& charge) {
   return !charge.gpu_busy && charge.line.known() && std::ranges::find(one_of, charge.cause) != one_of.end();
 }
 
-}  // namespace
-
+/// The loop, other than the training loop, that a line runs in; null when there is none.
 const SourceLoop* loop_around(const Case& examined, const model::Site& site) {
   const auto* file = examined.source.file(site.file);
   if (file == nullptr) return nullptr;
@@ -69,6 +69,12 @@ const SourceLoop* loop_around(const Case& examined, const model::Site& site) {
   const auto* function = file->function_at(site.line);
   return function == nullptr ? nullptr : loop_calling(examined, function->name);
 }
+
+bool fills(const SourceLoop& loop) {
+  return !loop.writes.empty() && (loop.depth >= 2 || loop.ranges > 0);
+}
+
+}  // namespace
 
 std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cause) {
   Groups groups;
@@ -100,19 +106,26 @@ model::Site set_or_spent(const Case& examined, std::initializer_list<std::string
   return set.known() ? set : main_line(examined, cause);
 }
 
-std::vector<LineGroup> loops_in_step(const Case& examined) {
+std::vector<LineGroup> target_loops(const Case& examined) {
   std::map<const SourceLoop*, LineGroup> groups;
   std::map<model::Site, double> by_line;
   for (const auto& charge : examined.evidence.attribution.charges) {
     if (!of_host(charge)) continue;
     const auto* loop = loop_around(examined, charge.line);
-    if (loop == nullptr) continue;
+    if (loop == nullptr || !fills(*loop)) continue;
     groups[loop].loop = loop;
     add(groups[loop], charge, by_line);
   }
   Groups by_site;
-  for (auto& [loop, group] : groups) by_site.emplace(group.site, std::move(group));
+  for (auto& [loop, group] : groups) {
+    if (group.python_ms >= group.ms / 2) by_site.emplace(group.site, std::move(group));
+  }
   return sorted(std::move(by_site));
+}
+
+bool stands_in(const std::vector<LineGroup>& loops, const model::Site& site) {
+  return std::ranges::any_of(
+      loops, [&](const LineGroup& group) { return std::ranges::find(group.lines, site) != group.lines.end(); });
 }
 
 bool mentions(std::string_view text, std::initializer_list<std::string_view> words) {

@@ -14,6 +14,7 @@ struct LineGroup {
   std::vector<model::Site> lines;
   const SourceLoop* loop = nullptr;  ///< the loop they stand in or are called from; null for a single line
   double ms = 0;                     ///< of a step
+  double python_ms = 0;              ///< of it in Python itself, not waiting for the GPU or launching
   Change change;                     ///< a step without them
 };
 
@@ -27,12 +28,13 @@ model::Site main_line(const Case& examined, std::string_view cause);
 /// Where the user's source makes a setting, by one of its names; where nothing makes it, the line it costs most at.
 model::Site set_or_spent(const Case& examined, std::initializer_list<std::string_view> names, std::string_view cause);
 
-/// Loops of the user's that run in every step and are not the training loop: lines inside such a loop, or of a function
-/// called from inside it, are one group, whatever the GPU waits for there.
-std::vector<LineGroup> loops_in_step(const Case& examined);
+/// Loops of the user's that run in every step, are not the training loop and fill arrays, the costliest first: lines
+/// inside such a loop, or of a function called from inside it, are one group, whatever the GPU waits for there. A loop
+/// that mostly waits for the GPU, as one over `.item()` does, is none.
+std::vector<LineGroup> target_loops(const Case& examined);
 
-/// The loop, other than the training loop, that a line runs in; null when there is none.
-const SourceLoop* loop_around(const Case& examined, const model::Site& site);
+/// Whether the line is one of theirs.
+bool stands_in(const std::vector<LineGroup>& loops, const model::Site& site);
 
 /// Whether the text holds one of the words.
 bool mentions(std::string_view text, std::initializer_list<std::string_view> words);

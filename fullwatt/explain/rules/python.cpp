@@ -33,14 +33,6 @@ Match priced(const Case& examined, const LineGroup& group) {
   return match;
 }
 
-bool fills(const SourceLoop& loop) {
-  return loop.depth >= 2 || (!loop.writes.empty() && loop.ranges > 0);
-}
-
-bool is_target_loop(const LineGroup& group) {
-  return group.loop != nullptr && fills(*group.loop) && !group.loop->writes.empty();
-}
-
 /// Names that the loop fills and that the samples of the data set already have.
 std::string stored_fields(const Case& examined, const SourceLoop& loop) {
   std::vector<std::string> found;
@@ -58,9 +50,8 @@ std::string stored_fields(const Case& examined, const SourceLoop& loop) {
 
 Matches targets_recomputed(const Case& examined) {
   Matches matches;
-  for (const auto& group : loops_in_step(examined)) {
-    if (!is_target_loop(group) || examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines)
-      continue;
+  for (const auto& group : target_loops(examined)) {
+    if (examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines) break;
     auto match = priced(examined, group);
     const auto function = group.loop->function.empty() ? group.site.function : group.loop->function;
     match.fact("function", function).fact("count", std::to_string(group.loop->depth));
@@ -72,12 +63,6 @@ Matches targets_recomputed(const Case& examined) {
     matches.push_back(std::move(match));
   }
   return matches;
-}
-
-/// Lines that another rule names already.
-bool in_target_loop(const Case& examined, const model::Site& site) {
-  const auto* loop = loop_around(examined, site);
-  return loop != nullptr && fills(*loop) && !loop->writes.empty();
 }
 
 bool logs(const Case& examined, const model::Site& site) {
@@ -112,9 +97,10 @@ enum class Kind { work, log, data };
 
 Matches python_lines(const Case& examined, Kind wanted) {
   Matches matches;
+  const auto targets = target_loops(examined);
   for (const auto& group : lines_of_cause(examined, cause::kPython)) {
     if (examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines) break;
-    if (in_target_loop(examined, group.site)) continue;
+    if (stands_in(targets, group.site)) continue;  // named as a loop of its own
     const auto kind = logs(examined, group.site)         ? Kind::log
                       : makes_data(examined, group.site) ? Kind::data
                                                          : Kind::work;

@@ -26,7 +26,8 @@ double least_share(model::Confidence confidence) {
 constexpr double kLeastWait = 0.02;
 
 bool worth_telling(const Case& examined, const Match& match, const catalog::Entry& entry) {
-  return !match.gain_ms || examined.share(*match.gain_after_ms) >= least_share(entry.confidence);
+  if (!match.gain_ms) return true;
+  return examined.share(std::max(*match.gain_ms, match.gain_after_ms.value_or(0))) >= least_share(entry.confidence);
 }
 
 Finding to_finding(const catalog::Entry& entry, Match match) {

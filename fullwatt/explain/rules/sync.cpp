@@ -57,10 +57,10 @@ Kind kind_of(const Case& examined, const std::string& text, const AtLine& calls)
 
 Matches lines(const Case& examined, Kind wanted) {
   Matches matches;
+  const auto targets = target_loops(examined);
   for (const auto& group : lines_of_cause(examined, cause::kSyncDrain)) {
     if (matches.size() == kMostLines) break;
-    const auto* loop = loop_around(examined, group.site);
-    if (loop != nullptr && !loop->writes.empty()) continue;  // named as a loop of its own
+    if (stands_in(targets, group.site)) continue;  // named as a loop of its own
     const auto text = source_line(examined.evidence.run, group.site);
     const auto calls = calls_at(examined, group.site);
     if (kind_of(examined, text, calls) != wanted) continue;

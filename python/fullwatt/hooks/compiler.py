@@ -1,5 +1,6 @@
 """torch.compile: what is compiled, how long compiling takes, how often it happens again and what breaks the graph."""
 
+import collections
 import sys
 from time import perf_counter_ns as now
 
@@ -133,9 +134,22 @@ class Compiler:
             frames=utils.counters["frames"].get("total", 0),
             recompiles=_recompiles(utils),
             graph_breaks=breaks,
+            break_at=self._agent.attempt(self._break_at, utils),
             cache_misses=utils.counters["inductor"].get("fxgraph_cache_miss", 0) if "inductor" in utils.counters else 0,
             seconds=self._seconds,
         )
+
+    def _break_at(self, utils):
+        """The line of the program that most graph breaks are at."""
+        lines = collections.Counter()
+        for reason in utils.graph_break_reasons:
+            own = [frame for frame in reason.user_stack if self._agent.sites.is_user(frame.filename)]
+            if own:
+                lines[(own[-1].filename, own[-1].lineno, own[-1].name)] += 1
+        if not lines:
+            return None
+        file, line, function = lines.most_common(1)[0][0]
+        return {"file": self._agent.sites.absolute(file), "line": line, "function": function}
 
 
 def _name(backend):
