@@ -31,7 +31,7 @@ Matches layout(const Case& examined) {
   const auto kernels = kernels_where(examined, changes_layout);
   if (kernels.ms <= 0) return {};
   Match match;
-  match.near({main_line(examined, kConvolution)});
+  match.near({call_of_model(examined), main_line(examined, kConvolution)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, changes_layout, keeps("conv-layout-nchw"))),
               examined.step_ms());
   match.fact("count", number_text(kernels.count));
@@ -108,7 +108,10 @@ Matches off(const Case& examined) {
   if (kernels.ms <= 0) return {};
   Match match;
   match.near({set_or_spent(examined, {"cudnn.enabled"}, kConvolution)});
-  match.costs(kernels.ms, examined.gain(scaled_where(examined, concerned, keeps("cudnn-off"))), examined.step_ms());
+  auto change = scaled_where(examined, concerned, keeps("cudnn-off"));
+  change += Change::without(cause::kLaunchBound);  // PyTorch's own convolutions are many kernels, cuDNN's are one
+  change.removals.back().share = 1 - keeps("cudnn-off");
+  match.costs(kernels.ms, examined.gain(change), examined.step_ms());
   return {match.saw("cudnn.enabled", "false", "settings in force")};
 }
 

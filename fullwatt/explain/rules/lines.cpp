@@ -101,6 +101,11 @@ model::Site main_line(const Case& examined, std::string_view cause) {
   return most == by_line.end() ? model::Site{} : most->first;
 }
 
+model::Site call_of_model(const Case& examined) {
+  const auto* model = examined.facts().largest_model();
+  return model == nullptr ? model::Site{} : model->site;
+}
+
 model::Site set_or_spent(const Case& examined, std::initializer_list<std::string_view> names, std::string_view cause) {
   const auto set = set_at(examined.source, names);
   return set.known() ? set : main_line(examined, cause);

@@ -25,6 +25,9 @@ std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cau
 /// forward pass is preferred, which tells more.
 model::Site main_line(const Case& examined, std::string_view cause);
 
+/// Where the training calls its model: what concerns the whole of it is changed there.
+model::Site call_of_model(const Case& examined);
+
 /// Where the user's source makes a setting, by one of its names; where nothing makes it, the line it costs most at.
 model::Site set_or_spent(const Case& examined, std::initializer_list<std::string_view> names, std::string_view cause);
 

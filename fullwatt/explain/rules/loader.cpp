@@ -25,6 +25,7 @@ struct LoaderCase {
   double cpus = 0;  ///< 0: not known
   double free = 0;  ///< CPUs that nobody uses
   const LoaderFact* loader = nullptr;
+  bool whole_batches = false;  ///< each item of the data set is one: putting "them" together only copies it
 };
 
 LoaderCase look(const Case& examined) {
@@ -35,6 +36,7 @@ LoaderCase look(const Case& examined) {
   seen.load = host_load(examined.evidence);
   seen.cpus = allowed_cpus(examined.evidence.run).value_or(0);
   seen.loader = examined.facts().training_loader();
+  seen.whole_batches = reads_whole_batches(examined);
   const double used =
       std::max(seen.load.training, seen.cpus > 0 ? std::min(seen.load.busy, seen.cpus) : seen.load.busy);
   seen.free = seen.load.known ? std::max(0.0, seen.cpus - used) : seen.cpus - seen.work.workers - 1;
@@ -58,7 +60,7 @@ Reason reason(const LoaderCase& seen) {
   if (seen.load.throttled >= 0.05) return Reason::quota;
   if (seen.cpus > 0 && work.workers > seen.cpus && cpus_are_full(seen)) return Reason::too_many;
   if (disk_bound(seen)) return Reason::disk;
-  if (work.collate_share >= 0.5) return Reason::collate;
+  if (work.collate_share >= 0.5 && !seen.whole_batches) return Reason::collate;
   if (!work.known()) return cpus_are_full(seen) ? Reason::cpu : Reason::too_few;
   if (work.busy() < kFull && work.slow_worker >= 2) return Reason::one_worker;
   if (work.busy() < kFull && work.slow_ratio >= 2) return Reason::bursts;

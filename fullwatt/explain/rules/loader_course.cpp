@@ -120,11 +120,8 @@ Matches cold(const Case& examined) {
 }
 
 Matches one_file(const Case& examined) {
-  constexpr double kManySamples = 8;
   const auto* loader = examined.facts().training_loader();
-  if (loader == nullptr || loader->batch_size != 1U || examined.evidence.steps.samples < kManySamples) return {};
-  const auto& work = examined.loader;
-  if (!work.known() || work.batches_of_step > 1 || work.wait_ms < 0.02 * work.step_ms) return {};
+  if (!reads_whole_batches(examined) || examined.loader.wait_ms < 0.02 * examined.loader.step_ms) return {};
   Match match;
   match.at(loader->site).fact("batch", "1").fact("samples", number_text(examined.evidence.steps.samples));
   match.saw("batch_size", "1", place_of(loader->site));
@@ -138,6 +135,13 @@ constexpr std::array kRules{
 };
 
 }  // namespace
+
+bool reads_whole_batches(const Case& examined) {
+  constexpr double kManySamples = 8;
+  const auto* loader = examined.facts().training_loader();
+  return loader != nullptr && loader->batch_size == 1U && examined.evidence.steps.samples >= kManySamples &&
+         examined.loader.known() && examined.loader.batches_of_step <= 1;
+}
 
 double restarts_ms(const Case& examined) {
   const auto restarts = worker_restarts(examined);

@@ -105,9 +105,7 @@ Matches mixed_precision_off(const Case& examined) {
   auto change = scaled_where(examined, in("fp32"), keeps("mixed-precision-off"));
   change += scaled_where(examined, in("tf32"), kLeftOfTf32);
   Match match;
-  const auto* model = examined.facts().largest_model();
-  match.near({model == nullptr ? model::Site{} : model->site, main_line(examined, kMatmul),
-              main_line(examined, kConvolution)});
+  match.near({call_of_model(examined), main_line(examined, kMatmul), main_line(examined, kConvolution)});
   match.costs(fp32.ms + tf32.ms, examined.gain(change), examined.step_ms());
   match.fact("dtype", mostly_fp32 ? "fp32" : "tf32").fact("expected", std::string(half));
   match.fact("gpu", name_of(examined.gpu)).fact("value", number_text(on_paper));

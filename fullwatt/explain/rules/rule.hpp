@@ -98,6 +98,8 @@ std::vector<Rule> all_rules();
 std::vector<model::Finding> machine_findings(const Case& examined);
 /// What of a step goes into starting the loader's workers anew for each epoch.
 double restarts_ms(const Case& examined);
+/// Whether the data set gives files of many samples, and the loader one of them for a batch.
+bool reads_whole_batches(const Case& examined);
 /// What of a step on the CPU a GPU would compute.
 double on_cpu_ms(const Case& examined);
 

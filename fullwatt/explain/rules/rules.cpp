@@ -59,15 +59,23 @@ bool stands_before(const Finding& left, const Finding& right) {
 
 void rank(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, stands_before);
+  std::ranges::stable_partition(
+      findings, [](const Finding& finding) { return finding.best_gain_ms() == 0 || finding.consequence_of.empty(); });
   if (std::ranges::any_of(findings, &Finding::hidden_by_loader)) std::ranges::stable_partition(findings, speeds_loader);
+}
+
+/// A finding explains another one unless that one is far larger.
+bool weighs_enough(const Finding& cause, const Finding& consequence) {
+  return !cause.gain_ms || consequence.best_gain_ms() <= 2 * cause.best_gain_ms();
 }
 
 /// What another finding of the same run explains.
 void link(std::vector<Finding>& findings) {
   for (auto& finding : findings) {
     for (const auto cause : catalog::find(finding.id)->explained_by) {
-      const bool there = std::ranges::find(findings, cause, &Finding::id) != findings.end();
-      if (there && finding.consequence_of.empty()) finding.consequence_of = cause;
+      const auto there = std::ranges::find(findings, cause, &Finding::id);
+      if (there != findings.end() && weighs_enough(*there, finding) && finding.consequence_of.empty())
+        finding.consequence_of = cause;
     }
   }
 }
