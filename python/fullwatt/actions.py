@@ -3,7 +3,7 @@
 import time
 
 from . import settings
-from .agent import CEILING, COUNTING, LOSS, WINDOW
+from .agent import CEILING, COUNTING, LOSS, TIMES, WINDOW
 from .counting import Counter
 from .measure import Losses, Memory
 from .recorder import AGENT, CAUSES_WINDOW, CLOSE, COUNT, MEASURE, OPEN_CAUSES, OPEN_TIMES, TIMES_WINDOW
@@ -26,6 +26,7 @@ class Actions:
         self._sampler = None
         self._counter = None
         self._close_is_due = False
+        self._mode = 0  # of the window that was opened last
         self._pace = (0, 0)  # time and number of the step after which something was done last
         self._step_ns = 0
         agent.at_fork.append(self._forked)
@@ -69,16 +70,22 @@ class Actions:
         self._fetches.start()
         self._agent.recorder.window_open(mode)
         self._agent.detail |= WINDOW
+        self._mode = mode
         if mode == CAUSES_WINDOW and self._agent.thread:
             agent = self._agent
             self._sampler = Sampler(agent.sites, agent.recorder, agent.thread, self._step_ns)
             self._sampler.start()
 
+    def step_ended(self):
+        """One step of a window of times has told the lines of its phases."""
+        if self._agent.detail & WINDOW and self._mode == TIMES_WINDOW:
+            self._agent.detail += TIMES - WINDOW
+
     def close_window(self):
         """Ends the window, if one is open."""
-        if not self._agent.detail & WINDOW:
+        if not self._agent.detail & (WINDOW | TIMES):
             return
-        self._agent.detail &= ~WINDOW
+        self._agent.detail &= ~(WINDOW | TIMES)
         self._stop_sampler()
         self._fetches.stop()
         self._agent.recorder.window_close()
@@ -86,8 +93,8 @@ class Actions:
 
     def lose_window(self):
         """The recorder ends the window itself: another profiler needs its place."""
-        if self._agent.detail & WINDOW:
-            self._agent.detail &= ~WINDOW
+        if self._agent.detail & (WINDOW | TIMES):
+            self._agent.detail &= ~(WINDOW | TIMES)
             self._stop_sampler()
             self._fetches.stop()
 
@@ -145,8 +152,7 @@ class Actions:
         """Whatever is under way ends now."""
         self._stop_sampler()
         self.finish_counting(None)
-        if self._agent.detail & WINDOW:
-            self.close_window()
+        self.close_window()
 
     def _forked(self):
         sampler, self._sampler = self._sampler, None

@@ -10,8 +10,9 @@ from .patches import Patches
 from .recorder import Training
 from .sites import Sites
 
-# Why a hook must look closer than in a steady step; the sum of these is Agent.detail, and 0 is the steady state.
-OPENING, LEARNING, WINDOW, EVALUATING, CEILING, LOSS, VARYING, COUNTING, BACKWARD_STEPS, OFF = (1 << bit for bit in range(10))
+# Why a hook must look closer than in a steady step; the sum of these is Agent.detail, and 0 is the steady state. WINDOW asks for lines, too;
+# TIMES is the rest of a window of times, whose phases alone are wanted.
+OPENING, LEARNING, WINDOW, EVALUATING, CEILING, LOSS, VARYING, COUNTING, BACKWARD_STEPS, OFF, TIMES = (1 << bit for bit in range(11))
 BEFORE_TRAINING = "before training"  # the group of patches that go with the first step
 ERROR_LIMIT = 10  # descriptions that may fail and be named in the spool
 

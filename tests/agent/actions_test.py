@@ -37,8 +37,8 @@ class WindowsTest(Case):
         for stack in stacks:
             self.assertTrue(any(line.startswith(script + ":") for line in stack), stack)
 
-    def test_phases_have_a_place_inside_windows_only(self):
-        outcome = self.run_forked(LOOP, fake={"actions": {12: recorder.OPEN_TIMES, 15: recorder.CLOSE}})
+    def test_phases_have_a_place_inside_windows_of_causes_only(self):
+        outcome = self.run_forked(LOOP, fake={"actions": {12: recorder.OPEN_CAUSES, 15: recorder.CLOSE}})
         script = os.path.join(self.scratch, "script.py")
         where = {recorder.BACKWARD: "loss.backward()", recorder.DATA: "for x, y in torch"}
         for phase, text in where.items():
@@ -49,6 +49,13 @@ class WindowsTest(Case):
         steps = outcome.calls("step")
         self.assertEqual([bool(step["site"]) for step in steps], [12 < step["number"] <= 15 for step in steps])
         self.assertIn(":%d:" % self.line_of(LOOP, "optimizer.step()"), steps[13]["site"])
+
+    def test_a_window_of_times_names_the_places_of_its_first_step(self):
+        outcome = self.run_forked(LOOP, fake={"actions": {12: recorder.OPEN_TIMES, 15: recorder.CLOSE}})
+        steps = outcome.calls("step")
+        self.assertEqual([step["number"] for step in steps if step["site"]], [13])
+        backwards = [call for call in outcome.calls("phase") if call["phase"] == recorder.BACKWARD]
+        self.assertEqual([bool(call["site"]) for call in backwards].count(True), 1)
         self.assertEqual(outcome.calls("sample"), [])
 
     def test_the_switch_interval_is_lowered_in_the_window_and_restored(self):

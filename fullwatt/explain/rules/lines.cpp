@@ -14,7 +14,7 @@ void add(LineGroup& group, const Charge& charge, std::map<model::Site, double>& 
   auto& line_ms = by_line[charge.line];
   line_ms += charge.ms;
   group.ms += charge.ms;
-  if (charge.cause == cause::kPython) group.python_ms += charge.ms;
+  if (charge.cause == cause::kSyncDrain) group.waiting_ms += charge.ms;
   if (!group.site.known() || line_ms > by_line[group.site]) group.site = charge.line;
   if (std::ranges::find(group.lines, charge.line) == group.lines.end()) group.lines.push_back(charge.line);
   group.change.removals.push_back({charge.cause, charge.line, charge.phase, 1});
@@ -123,7 +123,7 @@ std::vector<LineGroup> target_loops(const Case& examined) {
   }
   Groups by_site;
   for (auto& [loop, group] : groups) {
-    if (group.python_ms >= group.ms / 2) by_site.emplace(group.site, std::move(group));
+    if (group.waiting_ms <= group.ms / 2) by_site.emplace(group.site, std::move(group));
   }
   return sorted(std::move(by_site));
 }

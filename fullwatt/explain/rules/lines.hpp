@@ -14,7 +14,7 @@ struct LineGroup {
   std::vector<model::Site> lines;
   const SourceLoop* loop = nullptr;  ///< the loop they stand in or are called from; null for a single line
   double ms = 0;                     ///< of a step
-  double python_ms = 0;              ///< of it in Python itself, not waiting for the GPU or launching
+  double waiting_ms = 0;             ///< of it because the host waited for the GPU
   Change change;                     ///< a step without them
 };
 

@@ -24,6 +24,17 @@ class Hook : public vendor::python::Body {
   Object* not_steady(const Arguments& arguments) const { return vendor::python::call(python_hook_.get(), arguments); }
   Object* then() const { return then_.get(); }
 
+  bool in_times() const { return training_.detail == FULLWATT_DETAIL_TIMES; }
+  bool steady() const { return training_.detail == 0 || in_times(); }
+  /// A phase that began at `start` is over. Until the step ends it is remembered, unless it is recorded one by one.
+  void spent(Phase phase, std::uint64_t start, std::uint64_t& remembered) const {
+    if (in_times()) {
+      fullwatt_phase(static_cast<int>(phase), start, 0);
+    } else {
+      remembered += now_ns() - start;
+    }
+  }
+
   fullwatt_training& training_;
 
  private:
@@ -38,10 +49,10 @@ class NextBatch : public Hook {
   using Hook::Hook;
 
   Object* call(const Arguments& arguments) override {
-    if (training_.detail != 0 || training_.thread != ::pthread_self()) return not_steady(arguments);
+    if (!steady() || training_.thread != ::pthread_self()) return not_steady(arguments);
     const auto start = now_ns();
     Object* batch = original(arguments);
-    training_.data_ns += now_ns() - start;
+    spent(Phase::data, start, training_.data_ns);
     if (batch != nullptr) {
       training_.credits += 1;
     } else if (vendor::python::raises_stop_iteration()) {
@@ -57,13 +68,13 @@ class Backward : public Hook {
   using Hook::Hook;
 
   Object* call(const Arguments& arguments) override {
-    if (training_.detail != 0 || training_.in_backward != 0) return not_steady(arguments);
+    if (!steady() || training_.in_backward != 0) return not_steady(arguments);
     training_.in_backward = 1;
     const auto start = now_ns();
     Object* result = original(arguments);
     training_.in_backward = 0;
     if (result == nullptr) return nullptr;
-    training_.backward_ns += now_ns() - start;
+    spent(Phase::backward, start, training_.backward_ns);
     if (training_.credits > 0) {
       training_.credits -= 1;
       training_.taken += training_.batch;
@@ -105,21 +116,26 @@ class AfterStep : public Hook {
 
   Object* call(const Arguments& arguments) override {
     const auto* known = arguments.count == kStepArguments ? find(id_of(arguments.values[0])) : nullptr;
-    const bool steady = known != nullptr && training_.detail == 0 && training_.inner_steps == 0 &&
-                        training_.stepping == id_of(arguments.values[0]);
-    if (!steady) return not_steady(arguments);
-    const auto end = now_ns();
+    const bool outermost = known != nullptr && training_.inner_steps == 0 && training_.stepping == *known;
+    if (!outermost || !steady()) return not_steady(arguments);
     const auto number = static_cast<std::uint32_t>(known - std::begin(training_.optimizers));
     training_.stepping = 0;
     training_.steps += 1;
-    const auto actions =
-        fullwatt_steady_step(training_.is_rehearsal != 0 ? FULLWATT_REHEARSAL : number, training_.step_start, end,
-                             training_.taken, training_.data_ns, training_.backward_ns);
+    const auto actions = finish(number);
     training_.data_ns = training_.backward_ns = training_.taken = 0;
     return actions == 0 ? vendor::python::none() : vendor::python::call(then(), actions);
   }
 
  private:
+  std::uint32_t finish(std::uint32_t number) const {
+    if (in_times()) {
+      fullwatt_samples(training_.taken);
+      return fullwatt_step(number, training_.step_start, 0);
+    }
+    const auto end = now_ns();
+    return fullwatt_steady_step(training_.is_rehearsal != 0 ? FULLWATT_REHEARSAL : number, training_.step_start, end,
+                                training_.taken, training_.data_ns, training_.backward_ns);
+  }
   const std::uint64_t* find(std::uint64_t optimizer) const {
     const auto* found = std::ranges::find(training_.optimizers, optimizer);
     return found != std::end(training_.optimizers) ? found : nullptr;

@@ -8,7 +8,7 @@ try:
 except ImportError:
     cpu_now = now
 
-from ..agent import LEARNING, OFF, OPENING, WINDOW
+from ..agent import LEARNING, OFF, OPENING, TIMES, WINDOW
 from ..recorder import FETCH, WORKER
 
 ALWAYS_RECORDED = 256  # batches; after as many again the recorded ones become rarer, twice each time
@@ -65,7 +65,7 @@ class Fetching:
         detail = self._agent.detail
         if detail & OFF or detail & OPENING and not self._agent.guard(self._open):
             return original(fetcher, index)
-        if self._to_pass > 0 and not detail & (LEARNING | WINDOW):
+        if self._to_pass > 0 and not detail & (LEARNING | WINDOW | TIMES):
             self._to_pass -= 1
             return original(fetcher, index)
         self._to_pass = self._stride - 1

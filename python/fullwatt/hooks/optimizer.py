@@ -116,6 +116,7 @@ class Steps:
         if agent.detail & COUNTING:
             self._actions.finish_counting(agent.steps)
         site = agent.site()
+        self._actions.step_ended()
         actions = agent.step(number, now() - spent, site)
         if agent.steps == 1:
             agent.patches.restore(BEFORE_TRAINING)
