@@ -117,12 +117,14 @@ double seconds_of_more(const model::TrainingProcess& trainer, const Steps& steps
   return in_phase > 0 ? told * std::max(1.0, longer / in_phase) : told;
 }
 
-/// What the recorded and measured steps took longer than plain ones would have. Waiting for the GPU when a window opens
-/// is no loss: the steps before, which left it work, were shorter by as much.
+/// What the recorded steps took longer than plain ones would have, and the time that reading figures took in others.
+/// Waiting for the GPU when a window opens is no loss: the steps before, which left it work, were shorter by as much.
 double extra_seconds(const Steps& steps) {
   double extra = 0;
   for (const auto& step : steps.all) {
-    if (disturbed_by_fullwatt(step)) extra += (step.ms() - steps.mean_ms()) / 1e3;
+    const bool only_read = step.flags == step_flag::kMeasured;
+    const double own = step.phase_ms[static_cast<std::size_t>(HostPhase::agent)];
+    if (disturbed_by_fullwatt(step)) extra += (only_read ? own : step.ms() - steps.mean_ms()) / 1e3;
   }
   for (const auto index : steps.hurried) extra += (steps.all[index].ms() - steps.mean_ms()) / 1e3;
   return std::max(0.0, extra);

@@ -48,6 +48,18 @@ double by_charges(const Replay::Data& data, const Change& change) {
   return step;
 }
 
+/// What the GPU needs for its work, with factors by group.
+double busy_ms(const Replay::Data& data, const std::vector<float>& group_factors) {
+  double before = 0;
+  double after = 0;
+  for (const auto& operation : data.operations) {
+    if (operation.kind != ReplayOperation::Kind::launch) continue;
+    before += operation.gpu_ms;
+    after += operation.gpu_ms * group_factors[operation.key];
+  }
+  return before > 0 ? data.busy_ms * after / before : 0;
+}
+
 double by_playing(const Replay::Data& data, const Change& change) {
   std::vector<float> key_factors;
   for (const auto& key : data.keys) {
@@ -61,7 +73,7 @@ double by_playing(const Replay::Data& data, const Change& change) {
   }
   const double scale = data.played_ms > 0 ? data.measured_ms / data.played_ms : 1;
   const double loader = data.loader_floor_ms * remaining(change, cause::kDataWait, {}, std::nullopt);
-  return std::max(play(data, key_factors, group_factors) * scale, loader);
+  return std::max({play(data, key_factors, group_factors) * scale, loader, busy_ms(data, group_factors)});
 }
 
 /// Kernels that compute cannot be removed, only made faster; what is unexplained nobody can remove.

@@ -251,6 +251,7 @@ Replay make_replay(const model::TrainingProcess& process, const Steps& steps, co
   meet_times(steps, time, causes, *data);
   take_recording(*data, host_pace(steps));
   data->loader_floor_ms = loader_floor(steps, loader);
+  data->busy_ms = std::min(time.busy_ms, data->measured_ms);
   return Replay(std::move(data));
 }
 

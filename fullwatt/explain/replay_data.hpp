@@ -49,6 +49,7 @@ struct Replay::Data {
   double steps = 0;
   double launch_scale = 1;     ///< takes the cost of recording from the launches
   double loader_floor_ms = 0;  ///< a step cannot be shorter while the loader gives no more
+  double busy_ms = 0;          ///< of the GPU in a step; its streams overlap as they did, however fast the host is
   double played_ms = 0;        ///< the baseline as it is played; meets measured_ms by a factor
 };
 
