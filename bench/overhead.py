@@ -1,4 +1,4 @@
-"""Measures what `fullwatt run` costs a training, side by side with the plain program, bare CUPTI and torch.profiler.
+"""Measures what recording costs a training, side by side with the plain program, bare CUPTI and torch.profiler; steady steps are for hooks.py.
 
 Usage: overhead.py FULLWATT [--workloads NAME…] [--repeats N] [--seconds S] [--whole S]. Each repeat runs all ways in a new random order, a process
 each; a ratio is always formed within one repeat. Ends with 1 when a target is missed.
@@ -29,6 +29,11 @@ def steps_in(own, start=None, end=None):
     return [(b - a) / 1e6 for a, b in pairs if (start is None or a >= start) and (end is None or b <= end)]
 
 
+def outside(own, start, end):
+    """Steps before and after a recording, without those that feel its beginning or end."""
+    return steps_in(own, None, start) + steps_in(own, end)[MARGIN:]
+
+
 def mean(values):
     return statistics.fmean(values) if values else None
 
@@ -43,12 +48,6 @@ def plain(name, entry, options):
     return {"step": middle_mean(steps_in(running.plain(truth.script(name), options.seconds, entry.get("launch"), trace=True)))}
 
 
-def steady(name, entry, options):
-    """The agent is there, no window opens."""
-    own, report, _ = running.watched(options.fullwatt, truth.script(name), options.seconds, entry.get("launch"), True, {"FULLWATT_WINDOWS": "off"})
-    return {"step": middle_mean(steps_in(own)), "told_us": report["overhead_steady_us"]}
-
-
 def windowed(name, entry, options):
     """Steps inside windows of each mode, and after the last one."""
     own, _, windows = running.watched(options.fullwatt, truth.script(name), options.seconds, entry.get("launch"), True, look=spool.windows)
@@ -58,6 +57,7 @@ def windowed(name, entry, options):
         result[mode] = middle_mean(inside)
     if windows:
         result["before"] = middle_mean(steps_in(own, None, windows[0][1]))
+        result["outside"] = middle_mean(outside(own, windows[0][1], windows[-1][2]))
         result["after"] = middle_mean(steps_in(own, windows[-1][2])[MARGIN:])
     return result
 
@@ -68,7 +68,7 @@ def profiled(mode):
             marks = pathlib.Path(folder) / "marks.json"
             own = running.plain(truth.script(name), options.seconds, trace=True, before=(HERE / "under_profiler.py", mode, str(marks)))
             start, end = json.loads(marks.read_text(encoding="utf-8")) if marks.exists() else (0, 0)
-            return {"inside": middle_mean(steps_in(own, start, end)), "before": middle_mean(steps_in(own, None, start))}
+            return {"inside": middle_mean(steps_in(own, start, end)), "outside": middle_mean(outside(own, start, end))}
     return run
 
 
@@ -81,7 +81,7 @@ def whole_watched(name, entry, options):
     return {"step": mean(steps_in(own)), "told_share": report["overhead_share"], "windows": len(windows)}
 
 
-WAYS = {"plain": plain, "steady": steady, "windowed": windowed, "bare_cupti": profiled("bare"), "profiler_cuda": profiled("cuda"), "profiler_both": profiled("cpu+cuda")}
+WAYS = {"plain": plain, "windowed": windowed, "bare_cupti": profiled("bare"), "profiler_cuda": profiled("cuda"), "profiler_both": profiled("cpu+cuda")}
 WHOLE = {"whole_plain": whole_plain, "whole_watched": whole_watched}
 
 

@@ -2,7 +2,7 @@
 
 import statistics
 
-STEADY_MEDIAN, STEADY_WORST, STEADY_WORST_US, WHOLE, PROFILER_SHARE, BARE_NOISE = 0.005, 0.01, 10.0, 0.01, 0.2, 0.02
+WHOLE, PROFILER_SHARE, BARE_NOISE = 0.01, 0.2, 0.02
 
 
 def ratios(repeats, over, under):
@@ -29,37 +29,29 @@ def percent(values):
 
 def figures(repeats):
     """All ratios of one workload."""
-    steady = ratios(repeats, ("steady", "step"), ("plain", "step"))
     steps = [repeat["plain"]["step"] for repeat in repeats if repeat.get("plain", {}).get("step")]
-    told = [repeat["steady"]["told_us"] for repeat in repeats if "steady" in repeat]
     return {
-        "step": middle(steps), "steady": steady, "steady_us": middle(steady) * middle(steps) * 1e3 if steady and steps else None, "told_us": middle(told),
-        "times": ratios(repeats, ("windowed", "times"), ("windowed", "before")), "causes": ratios(repeats, ("windowed", "causes"), ("windowed", "before")),
+        "step": middle(steps),
+        "times": ratios(repeats, ("windowed", "times"), ("windowed", "outside")), "causes": ratios(repeats, ("windowed", "causes"), ("windowed", "outside")),
         "after": ratios(repeats, ("windowed", "after"), ("windowed", "before")), "whole": ratios(repeats, ("whole_watched", "step"), ("whole_plain", "step")),
-        "bare": ratios(repeats, ("bare_cupti", "inside"), ("bare_cupti", "before")),
-        "cuda": ratios(repeats, ("profiler_cuda", "inside"), ("profiler_cuda", "before")),
-        "both": ratios(repeats, ("profiler_both", "inside"), ("profiler_both", "before")),
+        "bare": ratios(repeats, ("bare_cupti", "inside"), ("bare_cupti", "outside")),
+        "cuda": ratios(repeats, ("profiler_cuda", "inside"), ("profiler_cuda", "outside")),
+        "both": ratios(repeats, ("profiler_both", "inside"), ("profiler_both", "outside")),
     }
 
 
 def line(name, row):
     step = "–" if row["step"] is None else f"{row['step']:.3f}"
-    microseconds = "–" if row["steady_us"] is None else f"{row['steady_us']:+.1f}"
-    told = "–" if row["told_us"] is None else f"{row['told_us']:.1f}"
-    parts = [percent(row[key]) for key in ("steady", "times", "causes", "after", "whole", "bare", "cuda", "both")]
-    return f"| {name} | {step} | {parts[0]} | {microseconds} / {told} | {' | '.join(parts[1:])} |"
+    parts = [percent(row[key]) for key in ("times", "causes", "after", "whole", "bare", "cuda", "both")]
+    return f"| {name} | {step} | {' | '.join(parts)} |"
 
 
 def targets(rows):
     """(what, reached, target, met or None)"""
-    steady = [middle(row["steady"]) for row in rows.values() if row["steady"]]
-    worst = [row for row in rows.values() if row["steady"] and middle(row["steady"]) > STEADY_WORST and row["steady_us"] > STEADY_WORST_US]
     whole = [middle(row["whole"]) for row in rows.values() if row["whole"]]
     pairs = [(middle(row["times"]), middle(row["both"])) for row in rows.values() if row["times"] and row["both"] and middle(row["both"]) > 0.05]
     bare = [middle(row["times"]) - middle(row["bare"]) for row in rows.values() if row["times"] and row["bare"]]
     return [
-        ("steady, median of the workloads", f"{100 * middle(steady):.2f} %" if steady else "–", "0.5 %", middle(steady) <= STEADY_MEDIAN if steady else None),
-        ("steady, workloads above 1 % and 10 µs", str(len(worst)), "0", not worst if steady else None),
         ("a whole run, the worst", f"{100 * max(whole):.2f} %" if whole else "–", "1 %", max(whole) <= WHOLE if whole else None),
         ("in a window of times, of torch.profiler's cost", ", ".join(f"{a / b:.2f}" for a, b in pairs) or "–", "0.2",
          all(a <= PROFILER_SHARE * b for a, b in pairs) if pairs else None),
@@ -71,11 +63,11 @@ def table(all_repeats, head, options):
     rows = {name: figures(repeats) for name, repeats in all_repeats.items()}
     reached = targets(rows)
     marks = {None: "–", True: "yes", False: "**no**"}
-    lines = ["# What `fullwatt run` costs", "", head, "",
+    lines = ["# What recording costs", "", head, "",
              f"Made by `bench/overhead.py`: {options.repeats} repeats of {options.seconds:.0f} s, all ways in random order within each, a process each. Steps are the program's own, the mean of "
              f"the middle half, for the whole run of all but the first. Shown is the median of the ratios within the repeats, in brackets the least and the largest. The whole run is one of {options.whole:.0f} s. Windows "
-             "and torch.profiler are held against the steps before them in the same run.", "",
+             "and torch.profiler are held against the steps before and after them in the same run.", "",
              "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {marks[met]} |" for what, value, target, met in reached], "",
-             "| workload | plain step, ms | steady | µs a step, measured / as fullwatt tells | window of times | window of causes | after the windows | whole run | bare CUPTI | torch.profiler CUDA | "
-             "torch.profiler CPU+CUDA |", "|---|---|---|---|---|---|---|---|---|---|---|", *[line(name, row) for name, row in rows.items()]]
+             "| workload | plain step, ms | window of times | window of causes | after the windows | whole run | bare CUPTI | torch.profiler CUDA | "
+             "torch.profiler CPU+CUDA |", "|---|---|---|---|---|---|---|---|---|", *[line(name, row) for name, row in rows.items()]]
     return "\n".join(lines) + "\n", any(met is False for _, _, _, met in reached)

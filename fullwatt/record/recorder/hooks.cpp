@@ -147,6 +147,7 @@ class AfterStep : public Hook {
 Object* make_hook(HookKind kind, fullwatt_training* training, Object* original, Object* python_hook, Object* then) {
   using vendor::python::Binding;
   using vendor::python::function_of;
+  if (!vendor::python::functions_known()) return nullptr;
   switch (kind) {
     case HookKind::next_batch:
       return function_of(std::make_unique<NextBatch>(training, original, python_hook, then), Binding::method);

@@ -84,6 +84,10 @@ constexpr Method kMethod{"fullwatt_hook", call_body, kFastCallWithKeywords, null
 
 }  // namespace
 
+bool functions_known() {
+  return interpreter().complete;
+}
+
 Kept::Kept(Object* object) : object_(object) {
   interpreter().increase(object_);
 }
@@ -94,7 +98,6 @@ Kept::~Kept() {
 
 Object* function_of(std::unique_ptr<Body> body, Binding binding) {
   const auto& py = interpreter();
-  if (!py.complete) return nullptr;
   Object* capsule = py.new_capsule(body.release(), nullptr, delete_body);
   Object* function = py.new_function(&kMethod, capsule, nullptr);
   py.decrease(capsule);  // the function keeps it

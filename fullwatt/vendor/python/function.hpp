@@ -16,6 +16,9 @@ struct Arguments {
   Object* names;
 };
 
+/// Whether the interpreter has everything that is needed here; without it nothing else may be used.
+bool functions_known();
+
 /// An object that is kept alive.
 class Kept {
  public:
@@ -43,7 +46,7 @@ class Body {
 
 enum class Binding { none, method };  ///< whether it is given the object when it is the attribute of a class
 
-/// A new Python function; null where the interpreter lacks what is needed for it.
+/// A new Python function.
 Object* function_of(std::unique_ptr<Body> body, Binding binding);
 
 /// Calls a Python function.
