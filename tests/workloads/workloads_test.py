@@ -103,8 +103,11 @@ class Judging(unittest.TestCase):
         self.assertFalse(self.judged()["right_cause"])
 
     def test_figures_that_differ_do_not_agree(self):
-        row = self.judged(step_ms=11.0)
+        row = self.judged(step_ms=12.0)
         self.assertEqual((row["step_agrees"], row["samples_agree"], row["busy_agrees"]), (False, True, True))
+
+    def test_the_mean_is_enough_where_the_median_jumps(self):
+        self.assertTrue(verdicts.steps_agree({"median": 32.4, "mean": 29.7}, {"median": 43.2, "mean": 29.7}))
 
     def test_any_finding_on_a_healthy_program_is_an_alarm(self):
         row = verdicts.judged("healthy_gan", {"healthy": True}, OWN, report(("launch-bound", "", 0)))
