@@ -22,7 +22,8 @@ class WatchedTest : public testing::Test {
  protected:
   void SetUp() override {
     const char* named = std::getenv("FULLWATT_TEST_PYTHON");
-    if (named == nullptr) GTEST_SKIP() << "skipped: FULLWATT_TEST_PYTHON names no Python with PyTorch";
+    if (named == nullptr || *named == '\0')
+      GTEST_SKIP() << "skipped: FULLWATT_TEST_PYTHON names no Python with PyTorch";
     python_ = named;
     environment_ = base::current_environment();
     environment_["FULLWATT_HOME"] = home_.path();
