@@ -168,5 +168,17 @@ TEST(HangWatchTest, ARunThatHardlyBeganDoesNotHang) {
   EXPECT_FALSE(watch.hangs(100'000 * kMs, 2, 0, kMs));
 }
 
+TEST(ScheduleTest, StepsMayBeWrittenLaterOnlyWhileNothingIsDue) {
+  Schedule with_windows({});
+  Schedule without({.windows = false});
+  Schedule ends({.windows = false, .stop_after_steps = 33});
+  for (std::uint64_t step = 1; step <= 10; ++step) {
+    for (auto* schedule : {&with_windows, &without, &ends}) schedule->after_step(step * kMs, true);
+  }
+  EXPECT_EQ(with_windows.quiet_steps(), 1U) << "a window may open after any step";
+  EXPECT_GT(without.quiet_steps(), 1'000U);
+  EXPECT_EQ(ends.quiet_steps(), 23U) << "the last one must be seen at once";
+}
+
 }  // namespace
 }  // namespace fullwatt::record
