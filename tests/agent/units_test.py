@@ -11,11 +11,9 @@ import threading
 import time
 import unittest
 
-from support import PACKAGE_PARENT, RECORDER, Case, need_recorder
+from support import PACKAGE_PARENT, Case
 
 from fullwatt import arguments, facts, imports, measure, patches, sampler, sites
-from fullwatt.recorder import AFTER_STEP, BACKWARD_PASS, BEFORE_STEP, NEXT_BATCH, Recorder, Training
-from spool import spools
 
 
 class FactsTest(Case):
@@ -227,136 +225,6 @@ class SamplerTest(unittest.TestCase):
         place = (sys._getframe(0).f_code, 0)
         ids = [looking.id_of(place) for _ in range(3)]
         self.assertEqual((ids, len(texts)), ([1, 1, 1], 1))
-
-
-class RecorderTest(Case):
-    def test_the_stack_of_another_thread_is_read_whole(self):
-        need_recorder()
-        library, ready, over = Recorder(RECORDER), threading.Event(), threading.Event()
-        if library.python_stack is None:
-            self.skipTest("Python older than 3.11")
-
-        def waits():
-            ready.set()
-            over.wait()
-
-        thread = threading.Thread(target=waits)
-        thread.start()
-        ready.wait()
-        stack = library.python_stack(thread.ident)
-        over.set()
-        thread.join()
-        names = [code.co_name for code in stack[::2]]
-        self.assertIn("waits", names)
-        self.assertEqual(names[-1], "_bootstrap")
-        self.assertEqual(library.python_stack(1), ())
-        references = sys.getrefcount(waits.__code__)
-        for _ in range(100):
-            library.python_stack(threading.get_ident())
-        self.assertEqual(sys.getrefcount(waits.__code__), references)
-
-    def test_every_call_reaches_the_spool_as_it_was_made(self):
-        need_recorder()
-        library = Recorder(RECORDER)
-        self.assertEqual(library.open(self.scratch, 0, 3), "")
-        start = time.perf_counter_ns() - 5_000_000_000
-        library.phase(1, start, 0)
-        library.samples((1 << 40) + 5)
-        library.step(2, time.perf_counter_ns(), 0)
-        library.record(13, 1, 4, start, 1 << 50, 1 << 60, (1 << 64) - 1, 7, (1 << 32) - 1)
-        library.record(14, 0, library.text("grüße"), start, 0, 0, 0, 0, 0)
-        library.close()
-        spool = spools(self.scratch)[0]
-        step = spool.steps()[0]
-        self.assertEqual((spool.header.rank, spool.header.pid), (3, os.getpid()))
-        self.assertEqual((step.number, step.optimizer, step.samples), (1, 2, (1 << 40) + 5))
-        self.assertGreaterEqual(step.phases["backward"], 5_000_000_000)
-        record = spool.of_kind("fetch")[0]
-        self.assertEqual(record[1:], (1, 0, 4, start, 1 << 50, 1 << 60, (1 << 64) - 1, 7, (1 << 32) - 1))
-        self.assertEqual(spool.texts[spool.of_kind("mark")[0].id], "grüße")
-
-    def test_hooks_leave_all_but_steady_steps_to_python(self):
-        need_recorder()
-        library, training, called = Recorder(RECORDER), Training(thread=threading.get_ident(), batch=4), []
-
-        def hook(kind, original, then=None):
-            return library.hook(kind, training, original, lambda *args, **options: called.append((args, options)) or "python", then)
-
-        def original(*args, **options):
-            return args, options
-
-        backward = hook(BACKWARD_PASS, original)
-        self.assertEqual(backward(1, 2, inputs=3), ((1, 2), {"inputs": 3}))
-        self.assertEqual((called, training.taken), ([], 0))
-        training.credits = 1
-        backward(1)
-        self.assertEqual((training.taken, training.credits, training.in_backward), (4, 0, 0))
-        training.detail = 1
-        self.assertEqual(backward(1, inputs=3), "python")
-        self.assertEqual(called, [((1,), {"inputs": 3})])
-
-    def test_an_epoch_that_ends_and_errors_pass_through_the_hooks(self):
-        need_recorder()
-        library, training, ended = Recorder(RECORDER), Training(thread=threading.get_ident()), []
-
-        class Iterator:
-            def __init__(self, error):
-                self.error = error
-
-            def __iter__(self):
-                return self
-
-            def original(self):
-                if self.error is not None:
-                    raise self.error
-                return 7
-
-        Iterator.__next__ = library.hook(NEXT_BATCH, training, Iterator.original, None, ended.append)
-        self.assertEqual(next(Iterator(None)), 7)
-        self.assertEqual(training.credits, 1)
-        over = Iterator(StopIteration())
-        self.assertEqual(list(over), [])
-        self.assertEqual(ended, [over])
-        with self.assertRaises(KeyError):
-            next(Iterator(KeyError("planted")))
-        self.assertEqual(len(ended), 1)
-        failing = library.hook(BACKWARD_PASS, training, Iterator(KeyError("planted")).original, None)
-        with self.assertRaises(KeyError):
-            failing()
-        self.assertEqual(training.in_backward, 0)
-
-    def test_a_steady_step_ends_in_the_spool(self):
-        need_recorder()
-        library, training, optimizer = Recorder(RECORDER), Training(thread=threading.get_ident()), object()
-        self.assertEqual(library.open(self.scratch, 0, -1), "")
-        careful, asked = [], []
-        before = library.hook(BEFORE_STEP, training, None, lambda *args: careful.append("before"))
-        after = library.hook(AFTER_STEP, training, None, lambda *args: careful.append("after"), asked.append)
-        arguments = (optimizer, (optimizer,), {})
-        before(*arguments)
-        after(*arguments)
-        self.assertEqual(careful, ["after"])  # an optimiser without a number
-        training.stepping, training.optimizers[3], training.data_ns, training.taken = 0, id(optimizer), 5, 32
-        before(*arguments)
-        after(*arguments)
-        self.assertEqual((careful, training.steps, training.stepping, training.data_ns), (["after"], 1, 0, 0))
-        before(optimizer, (optimizer,), {"closure": 1})
-        self.assertEqual(careful, ["after", "before"])
-        library.close()
-        step = spools(self.scratch)[0].steps()[0]
-        self.assertEqual((step.optimizer, step.samples, step.phases["data"]), (3, 32, 5))
-
-    def test_hooks_and_what_they_keep_are_freed(self):
-        need_recorder()
-        library, training, kept = Recorder(RECORDER), Training(), object()
-        before = sys.getrefcount(kept)
-        for _ in range(10):
-            library.hook(BACKWARD_PASS, training, print, kept)
-        self.assertEqual(sys.getrefcount(kept), before)
-
-    def test_a_folder_that_cannot_be_written_is_named(self):
-        need_recorder()
-        self.assertNotEqual(Recorder(RECORDER).open(os.path.join(self.scratch, "none"), 0, -1), "")
 
 
 class LossesTest(Case):

@@ -22,19 +22,39 @@ struct Python {
   void (*take)(Object*) = nullptr;
   void (*drop)(Object*) = nullptr;
   void (*clear_error)() = nullptr;
+  int (*disable_collector)() = nullptr;
+  int (*enable_collector)() = nullptr;
 
   bool complete = find(sys_object, "PySys_GetObject") && find(call, "PyObject_CallObject") &&
                   find(from_thread, "PyLong_FromUnsignedLong") && find(from_int, "PyLong_FromLong") &&
                   find(item, "PyDict_GetItemWithError") && find(back, "PyFrame_GetBack") &&
                   find(code, "PyFrame_GetCode") && find(last_instruction, "PyFrame_GetLasti") &&
                   find(new_tuple, "PyTuple_New") && find(set_item, "PyTuple_SetItem") && find(take, "Py_IncRef") &&
-                  find(drop, "Py_DecRef") && find(clear_error, "PyErr_Clear");
+                  find(drop, "Py_DecRef") && find(clear_error, "PyErr_Clear") &&
+                  find(disable_collector, "PyGC_Disable") && find(enable_collector, "PyGC_Enable");
 };
 
 const Python& interpreter() {
   static const Python kFound;
   return kFound;
 }
+
+/// No garbage collection as long as it lives: what that calls is Python code, in the midst of which the interpreter's
+/// lock goes to another thread. (Python 3.11 collects whenever something is created; newer ones only between
+/// instructions.)
+class CollectorOff {
+ public:
+  explicit CollectorOff(const Python& py) : py_(py), was_enabled_(py.disable_collector() != 0) {}
+  ~CollectorOff() {
+    if (was_enabled_) py_.enable_collector();
+  }
+  CollectorOff(const CollectorOff&) = delete;
+  CollectorOff& operator=(const CollectorOff&) = delete;
+
+ private:
+  const Python& py_;
+  bool was_enabled_;
+};
 
 struct Place {
   Object* code = nullptr;
@@ -78,6 +98,7 @@ bool stacks_known() {
 void* stack_of(unsigned long thread) {
   const auto& py = interpreter();
   if (!py.complete) return nullptr;
+  const CollectorOff no_collection(py);
   std::array<Place, kMostFrames> places;
   std::size_t count = 0;
   auto* frame = innermost_frame(py, thread);

@@ -10,8 +10,8 @@ bool stacks_known();
 /// most 120 frames. To be called with the interpreter's lock held.
 ///
 /// Python code that looks at frames may lose the lock in the middle, and the frames that torch.compile evaluates then
-/// go away under it (seen as a crash in PyFrame_GetCode, Python 3.11). Here the lock is held from beginning to end, and
-/// no frame outlives the call.
+/// go away under it (seen as a crash in PyFrame_GetCode, Python 3.11). Here the lock is held from beginning to end, no
+/// garbage is collected, and no frame outlives the call.
 void* stack_of(unsigned long thread);
 
 }  // namespace fullwatt::vendor::python
