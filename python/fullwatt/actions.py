@@ -72,9 +72,13 @@ class Actions:
         self._agent.detail |= WINDOW
         self._mode = mode
         if mode == CAUSES_WINDOW and self._agent.thread:
-            agent = self._agent
-            self._sampler = Sampler(agent.sites, agent.recorder, agent.thread, self._step_ns)
-            self._sampler.start()
+            self._agent.attempt(self._start_sampler)
+
+    def _start_sampler(self):
+        agent = self._agent
+        sampler = Sampler(agent.sites, agent.recorder, agent.thread, self._step_ns)
+        sampler.start()
+        self._sampler = sampler
 
     def step_ended(self):
         """One step of a window of times has told the lines of its phases."""

@@ -28,6 +28,8 @@ class Sampler:
 
     def start(self):
         """Begins; the interpreter's switch interval is lowered until the end."""
+        if not has_lock():
+            raise RuntimeError("no lines of Python work, since this Python has no interpreter lock: its frames move while they are read")
         self._running = True
         self._old_interval = sys.getswitchinterval()
         if self._old_interval > SWITCH_INTERVAL_S:
@@ -78,6 +80,11 @@ class Sampler:
             if self._sites.is_user(stack[place].co_filename):
                 return inner + stack[place:place + 2]
         return inner
+
+
+def has_lock():
+    """Whether only one thread of Python runs at a time; a free-threaded build may differ."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def stack_of(thread):

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 from support import PACKAGE_PARENT, Case
 
@@ -217,6 +218,13 @@ class SamplerTest(unittest.TestCase):
         lines = texts[0].split("\n")
         self.assertEqual(len(lines), sampler.FRAME_LIMIT + 1)
         self.assertEqual(lines[-1], "/home/me/train.py:2:mine")
+
+    def test_without_an_interpreter_lock_nothing_is_sampled(self):
+        looking, interval = sampler.Sampler(sites.Sites(), Silent, 0, 0), sys.getswitchinterval()
+        with unittest.mock.patch.object(sys, "_is_gil_enabled", lambda: False, create=True):
+            self.assertRaisesRegex(RuntimeError, "no interpreter lock", looking.start)
+        self.assertEqual(sys.getswitchinterval(), interval)
+        looking.stop()
 
     def test_a_stack_is_described_once(self):
         known, texts = sites.Sites(), []
