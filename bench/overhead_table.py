@@ -33,7 +33,7 @@ def figures(repeats):
     return {
         "step": middle(steps),
         "times": ratios(repeats, ("windowed", "times"), ("windowed", "outside")), "causes": ratios(repeats, ("windowed", "causes"), ("windowed", "outside")),
-        "after": ratios(repeats, ("windowed", "after"), ("windowed", "before")), "whole": ratios(repeats, ("whole_watched", "step"), ("whole_plain", "step")),
+        "after": ratios(repeats, ("windowed", "after"), ("windowed", "before")), "whole": sorted(repeat["whole"]["share"] for repeat in repeats if "whole" in repeat),
         "bare": ratios(repeats, ("bare_cupti", "inside"), ("bare_cupti", "outside")),
         "cuda": ratios(repeats, ("profiler_cuda", "inside"), ("profiler_cuda", "outside")),
         "both": ratios(repeats, ("profiler_both", "inside"), ("profiler_both", "outside")),
@@ -64,9 +64,9 @@ def table(all_repeats, head, options):
     reached = targets(rows)
     marks = {None: "–", True: "yes", False: "**no**"}
     lines = ["# What recording costs", "", head, "",
-             f"Made by `bench/overhead.py`: {options.repeats} repeats of {options.seconds:.0f} s, all ways in random order within each, a process each. Steps are the program's own, the mean of "
-             f"the middle half, for the whole run of all but the first. Shown is the median of the ratios within the repeats, in brackets the least and the largest. The whole run is one of {options.whole:.0f} s. Windows "
-             "and torch.profiler are held against the steps before and after them in the same run.", "",
+             f"Made by `bench/overhead.py`: {options.repeats} repeats of {options.seconds:.0f} s, all ways in random order within each, a process each. Steps are the program's own, by its own clock. "
+             "Windows, bare CUPTI and torch.profiler are held against the steps before and after them in the same run (the mean of the middle half). Shown is the median of the repeats, in brackets the least and "
+             f"the largest. The whole run is one of {options.whole:.0f} s: what the steps in and around its windows took beyond the mean of the others, and the hooks of every step (`hooks.py`), of its length.", "",
              "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {marks[met]} |" for what, value, target, met in reached], "",
              "| workload | plain step, ms | window of times | window of causes | after the windows | whole run | bare CUPTI | torch.profiler CUDA | "
              "torch.profiler CPU+CUDA |", "|---|---|---|---|---|---|---|---|---|", *[line(name, row) for name, row in rows.items()]]

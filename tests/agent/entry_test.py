@@ -35,8 +35,8 @@ if __name__ == "__main__":
 
 class EntryTest(Case):
     def test_nothing_happens_without_a_run(self):
-        outcome = self.run_python(["-c", "import sys; print('fullwatt' in sys.modules, [p for p in sys.path if 'fullwatt' in p])"],
-                                  {"FULLWATT_RUN": None})
+        program = "import sys; print('fullwatt' in sys.modules, [p for p in sys.path if p.startswith(%r)])" % PACKAGE_PARENT
+        outcome = self.run_python(["-c", program], {"FULLWATT_RUN": None})
         self.assertEqual((outcome.out, outcome.err), ("False []\n", ""))
 
     def test_a_program_without_torch_leaves_nothing(self):

@@ -88,7 +88,7 @@ TEST_F(TrainingTest, FiguresAreTheTrainingsOwn) {
     }
   }
   EXPECT_NEAR(sum, mean, 1e-9) << "the parts of a step are the step";
-  EXPECT_GE(prepare, 3.5) << "four milliseconds of sleep, charged to their line";
+  EXPECT_GE(prepare, 2) << "most of the four milliseconds of sleep, charged to their line however busy the machine is";
 }
 
 TEST_F(TrainingTest, LossesAreTheSameToTheBit) {
