@@ -1,8 +1,6 @@
 #include "catalog/catalog.hpp"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
 #include <vector>
 
 #include "catalog/tables.hpp"
@@ -12,19 +10,6 @@
 
 namespace fullwatt::catalog {
 namespace {
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    auto diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const auto substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({substitute, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row.back();
-}
 
 std::string_view code_name(std::span<const Code> codes, int value) {
   const auto at = std::ranges::find(codes, value, &Code::value);
@@ -43,10 +28,9 @@ const Entry* find(std::string_view id) {
 }
 
 std::string_view nearest(std::string_view id) {
-  if (id.size() > 64 || entries().empty()) return {};
-  const auto distance = [&](const Entry& entry) { return edit_distance(id, entry.id); };
-  const auto& best = *std::ranges::min_element(entries(), {}, distance);
-  return distance(best) <= std::max<std::size_t>(3, id.size() / 3) ? best.id : std::string_view{};
+  std::vector<std::string_view> ids;
+  for (const auto& entry : entries()) ids.push_back(entry.id);
+  return base::nearest(id, ids);
 }
 
 std::string_view label(std::string_view key, Language language) {

@@ -1,5 +1,6 @@
 // Turns the catalogue's YAML into C++ tables at build time, and refuses what is incomplete.
-// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml labels.yaml gpus.yaml findings/*.yaml
+// Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml labels.yaml gpus.yaml fixes.yaml
+// findings/*.yaml
 
 #include <fstream>
 #include <iostream>
@@ -281,8 +282,55 @@ void gpus(std::ostream& out, const std::string& file) {
   out << "};\n";
 }
 
+/// "count" and "text?": the kind of a setting, and whether a plan must give it.
+std::string fix_setting(const std::string& name, std::string kind, const std::string& where) {
+  const bool required = !kind.ends_with('?');
+  if (!required) kind.pop_back();
+  if (kind != "count" && kind != "text" && kind != "flag") refuse(where, "unknown kind of setting '" + kind + "'");
+  return "{" + literal(name) + ", FixSetting::Kind::" + kind + ", " + (required ? "true" : "false") + "}";
+}
+
+std::string fix_settings(std::ostream& out, const YAML::Node& node, const std::string& where, const std::string& name) {
+  if (!node || node.size() == 0) return "{}";
+  out << "constexpr FixSetting " << name << "[] = {";
+  for (const auto& item : node) out << fix_setting(item.first.Scalar(), item.second.Scalar(), where) << ", ";
+  out << "};\n";
+  return name;
+}
+
+/// Fixes in their order; what they mend must be findings.
+void fixes(std::ostream& out, const std::string& file, const std::set<std::string>& findings) {
+  const auto document = YAML::LoadFile(file)["fixes"];
+  std::map<int, std::string> rows;
+  for (const auto& item : document) {
+    const auto id = item.first.Scalar();
+    const auto& node = item.second;
+    const auto n = std::to_string(rows.size());
+    const auto kind = required(node, id, "class");
+    if (kind != "exact" && kind != "numeric" && kind != "training") refuse(id, "unknown class '" + kind + "'");
+    for (const auto& finding : node["mends"]) {
+      if (!findings.contains(finding.Scalar())) refuse(id, "'mends' names '" + finding.Scalar() + "', no finding");
+    }
+    for (const auto& other : node["unlike"]) {
+      if (!document[other.Scalar()]) refuse(id, "'unlike' names '" + other.Scalar() + "', no fix");
+    }
+    const auto settings = fix_settings(out, node["settings"], id, "kFixSettings" + n);
+    const auto mends = text_array(out, node["mends"], "kMends" + n);
+    const auto unlike = text_array(out, node["unlike"], "kUnlike" + n);
+    const auto order = std::stoi(required(node, id, "order"));
+    if (rows.contains(order)) refuse(id, "another fix has the order " + std::to_string(order));
+    rows[order] = "    {" + literal(id) + ", FixClass::" + kind + ", " + std::to_string(order) + ", " + settings +
+                  ", " + mends + ", " + unlike + ",\n     " + words(node["title"], id + " title") + ",\n     " +
+                  words(node["what"], id + " what") + ",\n     " + words(node["risk"], id + " risk") + ",\n     " +
+                  literal(required(node, id, "patch")) + "},\n";
+  }
+  out << "constexpr Fix kFixes[] = {\n";
+  for (const auto& [order, row] : rows) out << row;
+  out << "};\n";
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 7) refuse("usage", "OUTPUT versions architectures codes labels gpus findings…");
+  if (arguments.size() < 8) refuse("usage", "OUTPUT versions architectures codes labels gpus fixes findings…");
   std::ofstream out(arguments[0]);
   out << "#include \"catalog/tables.hpp\"\n\nnamespace fullwatt::catalog {\nnamespace {\n\n";
   versions(out, arguments[1]);
@@ -291,13 +339,15 @@ int run(const std::vector<std::string>& arguments) {
   labels(out, arguments[4]);
   gpus(out, arguments[5]);
   Compiler compiler;
-  for (std::size_t i = 6; i < arguments.size(); ++i) compiler.findings(arguments[i]);
+  for (std::size_t i = 7; i < arguments.size(); ++i) compiler.findings(arguments[i]);
   compiler.check_references();
+  fixes(out, arguments[6], compiler.ids);
   out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n"
       << compiler.table() << "};\n\n}  // namespace\n\n"
       << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, "
          "kBranchCudas,"
-      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels, kGpuCards, kGpuRates};\n  return kTables;\n}\n\n}  // "
+      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels, kGpuCards, kGpuRates, kFixes};\n  return "
+         "kTables;\n}\n\n}  // "
          "namespace "
          "fullwatt::catalog\n";
   return out.good() ? 0 : 1;

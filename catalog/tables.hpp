@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "catalog/catalog.hpp"
+#include "catalog/fixes.hpp"
 #include "catalog/gpus.hpp"
 
 namespace fullwatt::catalog {
@@ -30,6 +31,7 @@ struct Tables {
   std::span<const Label> labels;
   std::span<const GpuCard> gpu_cards;
   std::span<const GpuRate> gpu_rates;
+  std::span<const Fix> fixes;
 };
 const Tables& tables();
 

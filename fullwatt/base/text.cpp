@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
+#include <utility>
 
 namespace fullwatt::base {
 namespace {
@@ -36,6 +38,19 @@ bool is_unsafe(std::uint32_t point) {
   return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x200B && point <= 0x200F) ||
          (point >= 0x2028 && point <= 0x202E) || (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF ||
          noncharacter;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    auto diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const auto substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({substitute, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row.back();
 }
 
 }  // namespace
@@ -119,6 +134,13 @@ std::string printable(std::string_view text, std::size_t limit) {
     at += std::max<std::size_t>(length, 1);
   }
   return out;
+}
+
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
+  if (word.size() > 64 || words.empty()) return {};
+  const auto distance = [&](std::string_view other) { return edit_distance(word, other); };
+  const auto best = *std::ranges::min_element(words, {}, distance);
+  return distance(best) <= std::max<std::size_t>(3, word.size() / 3) ? best : std::string_view{};
 }
 
 std::vector<int> number_list(std::string_view text, std::size_t limit) {

@@ -25,6 +25,9 @@ std::string_view folder_of(std::string_view path);
 /// UTF-8 become visible replacements; at most `limit` characters, the cut marked.
 std::string printable(std::string_view text, std::size_t limit = 500);
 
+/// The one of some words that a mistyped one most likely means; empty when none is near.
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words);
+
 /// The whole of `text` as a number; nothing when any character is left over.
 template <class T>
 std::optional<T> number(std::string_view text, int radix = 10) {

@@ -21,6 +21,7 @@
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/show/run_text.hpp"
 #include "fullwatt/show/version.hpp"
+#include "fullwatt/tune/plan_file.hpp"
 
 namespace fullwatt::cli {
 namespace {
@@ -37,6 +38,7 @@ struct RunOptions {
   bool no_live = false;
   std::optional<double> price;
   std::string currency;
+  std::string plan;  ///< path; empty without one
 };
 
 std::string utc_now() {
@@ -146,7 +148,21 @@ void report_run(const RunOptions& options, const Common& common, const std::stri
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+/// The plan for the agent, in the run folder.
+base::Result<void> give_plan(const model::Plan& plan, const std::string& folder, base::Environment& environment) {
+  if (plan.fixes.empty()) return {};
+  const auto path = (fs::path(folder) / "plan.json").string();
+  std::ofstream file(path);
+  file << tune::plan_for_agent(plan);
+  if (!file.flush()) return base::fail(base::Error::Kind::unavailable, path + " cannot be written");
+  environment["FULLWATT_PLAN"] = fs::absolute(path).string();
+  tune::set_environment(plan, environment);
+  return {};
+}
+
 int run_training(const RunOptions& options, const Common& common) {
+  const auto plan = options.plan.empty() ? base::Result<model::Plan>() : tune::read_plan(options.plan);
+  if (!plan) return report(plan.error());
   auto environment = base::current_environment();
   const auto agent = find_agent(environment);
   if (!agent) return report(agent.error(), kNotExamined);
@@ -157,6 +173,7 @@ int run_training(const RunOptions& options, const Common& common) {
   auto child_environment = with_agent(environment, *agent, *folder);
   if (options.steps > 0) child_environment["FULLWATT_STEPS"] = std::to_string(options.steps);
   if (options.ceiling) child_environment["FULLWATT_CEILING"] = "1";
+  if (const auto given = give_plan(*plan, *folder, child_environment); !given) return report(given.error());
   if (options.gpu) {
     const auto machine = look_at_machine();
     const auto uuid = choose_gpu(machine, child_environment);
@@ -203,6 +220,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& user_command, const 
   command->add_flag(
       "--ceiling", options->ceiling,
       "Measure what a perfect loader would give: one batch is used again and again, then the training ends");
+  command->add_option("--fix", options->plan, "Apply the fixes of a plan, without touching the code");
   command->add_option("--price", options->price, "Price of a kWh, to tell what the run costs")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--currency", options->currency, "Its currency, such as EUR");

@@ -122,6 +122,7 @@ void describe(Analysis& analysis, model::Explanation& explanation) {
   explanation.resources =
       resources_of(analysis.run, *analysis.trainer, analysis.facts, analysis.steps, analysis.gpu_time, analysis.gpu);
   explanation.ranks = ranks_of(analysis.run);
+  explanation.fixes = fixes_of(analysis.facts);
   explanation.facts = facts_table(analysis.facts, analysis.steps, analysis.gpu);
   explanation.remarks = remarks_of(*analysis.trainer, analysis.facts, analysis.steps, analysis.gpu_time);
 }

@@ -270,6 +270,17 @@ void device_check(const Json& json, ProcessFacts& facts) {
                                        .allocated_bytes = lenient::integer<std::uint64_t>(json, "allocated_bytes")};
 }
 
+void fix(const Json& json, ProcessFacts& facts) {
+  keep(facts.fixes, FixFact{.id = lenient::text(json, "id"),
+                            .state = lenient::text(json, "state"),
+                            .text = lenient::text(json, "text")});
+}
+
+void fix_override(const Json& json, ProcessFacts& facts) {
+  facts.fix_overrides.push_back(
+      {.id = lenient::text(json, "id"), .what = lenient::text(json, "what"), .site = lenient::site(json, "site")});
+}
+
 using Reader = void (*)(const Json&, ProcessFacts&);
 constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"process", process},
@@ -298,6 +309,8 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"save", save},
     {"agent", agent},
     {"device_check", device_check},
+    {"fix", fix},
+    {"fix_override", fix_override},
 };
 
 }  // namespace

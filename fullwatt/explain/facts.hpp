@@ -191,6 +191,18 @@ struct DeviceCheckFact {
   std::optional<std::uint64_t> allocated_bytes;
 };
 
+struct FixFact {
+  std::string id;
+  std::string state;  ///< waiting, in-force, refused, undone
+  std::string text;   ///< what is in force, or why it is not
+};
+
+struct FixOverrideFact {
+  std::string id;
+  std::string what;  ///< what the program set, such as "threads = 2"
+  model::Site site;
+};
+
 struct ProcessFact {
   int pid = 0;
   int parent = 0;
@@ -235,6 +247,8 @@ struct ProcessFacts {
   std::vector<SaveFact> saves;
   std::optional<AgentFact> agent;
   std::optional<DeviceCheckFact> device_check;
+  std::vector<FixFact> fixes;  ///< of the plan that the run was given
+  std::vector<FixOverrideFact> fix_overrides;
 
   /// A setting as it was last seen in force; nothing when it was never seen.
   std::optional<std::string> setting(const std::string& name) const;

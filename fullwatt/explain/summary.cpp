@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/settings_in_force.hpp"
 
 namespace fullwatt::explain {
 namespace {
@@ -86,6 +87,18 @@ std::map<std::string, std::string> facts_table(const ProcessFacts& facts, const 
   if (const auto* loader = facts.training_loader()) put("loader", loader_of(*loader));
   if (steps.samples > 0) put("batch", std::to_string(std::lround(steps.samples)));
   return table;
+}
+
+std::vector<model::FixState> fixes_of(const ProcessFacts& facts) {
+  std::vector<model::FixState> fixes;
+  for (const auto& fact : facts.fixes) {
+    model::FixState state{fact.id, fact.state, fact.text, {}};
+    for (const auto& own : facts.fix_overrides) {
+      if (own.id == fact.id) state.overrode.push_back(own.what + " (" + place_of(own.site) + ")");
+    }
+    fixes.push_back(std::move(state));
+  }
+  return fixes;
 }
 
 std::vector<model::RankSummary> ranks_of(const model::Run& run) {

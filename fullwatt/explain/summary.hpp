@@ -17,6 +17,9 @@ namespace fullwatt::explain {
 /// loader.
 std::map<std::string, std::string> facts_table(const ProcessFacts& facts, const Steps& steps, const TrainedGpu& gpu);
 
+/// What became of the plan's fixes.
+std::vector<model::FixState> fixes_of(const ProcessFacts& facts);
+
 /// Every process that trained, when there are several.
 std::vector<model::RankSummary> ranks_of(const model::Run& run);
 

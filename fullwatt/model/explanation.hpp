@@ -125,6 +125,21 @@ struct SettingRow {
   }
 };
 
+/// What became of one fix of the plan that the run was given.
+struct FixState {
+  std::string id;
+  std::string state;                  ///< waiting, in-force, refused, undone
+  std::string text;                   ///< what is in force, or why it is not
+  std::vector<std::string> overrode;  ///< settings of the program that the plan won over: "threads = 2 (train.py:7)"
+
+  static void fields(auto& self, auto&& visit) {
+    visit("id", self.id);
+    visit("state", self.state);
+    visit("text", self.text);
+    visit("overrode", self.overrode);
+  }
+};
+
 /// A point of the run's course.
 struct TrendPoint {
   double at_s = 0;  ///< since the first step
@@ -209,6 +224,7 @@ struct Explanation {
   std::vector<Finding> findings;               ///< by gain
   std::vector<ResourceUse> resources;
   std::vector<SettingRow> settings;
+  std::vector<FixState> fixes;  ///< in the plan's order; empty without one
   std::vector<TrendPoint> trend;
   std::vector<TimelineBar> example_step;
   double example_step_ms = 0;
@@ -243,6 +259,7 @@ struct Explanation {
     visit("findings", self.findings);
     visit("resources", self.resources);
     visit("settings", self.settings);
+    visit("fixes", self.fixes);
     visit("trend", self.trend);
     visit("example_step", self.example_step);
     visit("example_step_ms", self.example_step_ms);

@@ -168,8 +168,8 @@ std::string run_html(const model::Explanation& explanation, const std::map<std::
   const Report report(explanation, sources, language);
   std::string sections = without_steps(report);
   for (const auto part : {html_parts::step, html_parts::waterfall, html_parts::findings, html_parts::course,
-                          html_parts::resources, html_parts::kernels, html_parts::settings, html_parts::between,
-                          html_parts::ranks, html_parts::source, html_parts::facts})
+                          html_parts::resources, html_parts::kernels, html_parts::fixes, html_parts::settings,
+                          html_parts::between, html_parts::ranks, html_parts::source, html_parts::facts})
     sections += part(report);
   const auto body = header(report) + tiles(report) + navigation(report, sections) + "<main>\n" + sections +
                     "</main>\n" + footer(report);

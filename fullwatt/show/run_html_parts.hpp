@@ -62,6 +62,7 @@ std::string findings(const Report& report);
 std::string course(const Report& report);
 std::string resources(const Report& report);
 std::string kernels(const Report& report);
+std::string fixes(const Report& report);
 std::string settings(const Report& report);
 std::string between(const Report& report);
 std::string ranks(const Report& report);

@@ -101,6 +101,20 @@ std::string kernels(const Report& report) {
   return out + std::string(kTableEnd);
 }
 
+std::string fixes(const Report& report) {
+  const auto& rows = report.explanation().fixes;
+  if (rows.empty()) return {};
+  auto out =
+      heading(report, "fixes", "run_fixes") + table_start(report, "settings", {"run_fix", "run_state", "run_remark"});
+  for (const auto& fix : rows) {
+    out += fmt::format("<tr><th scope=\"row\">{}</th><td{}>{}</td><td>{}</td></tr>\n", html_escaped(fix.id),
+                       fix.state == "in-force" ? " class=\"works\"" : "",
+                       html_escaped(label_or("fix-", fix.state, report.language())),
+                       html_escaped(fix_remark(fix, report.language())));
+  }
+  return out + std::string(kTableEnd);
+}
+
 std::string settings(const Report& report) {
   const auto& rows = report.explanation().settings;
   if (rows.empty()) return {};

@@ -76,6 +76,7 @@ std::string run_text(const Explanation& explanation, const Style& style, const R
   text_parts::findings(page, explanation, options.verbose);
   text_parts::kernels(page, explanation, options.verbose);
   text_parts::resources(page, explanation, options.verbose);
+  text_parts::fixes(page, explanation);
   text_parts::settings(page, explanation, options.verbose);
   text_parts::between(page, explanation);
   text_parts::ranks(page, explanation);

@@ -11,6 +11,7 @@ void step(Page& page, const model::Explanation& explanation, bool verbose);
 void findings(Page& page, const model::Explanation& explanation, bool verbose);
 void kernels(Page& page, const model::Explanation& explanation, bool verbose);
 void resources(Page& page, const model::Explanation& explanation, bool verbose);
+void fixes(Page& page, const model::Explanation& explanation);
 void settings(Page& page, const model::Explanation& explanation, bool verbose);
 void between(Page& page, const model::Explanation& explanation);
 void ranks(Page& page, const model::Explanation& explanation);

@@ -99,6 +99,20 @@ void resources(Page& page, const Explanation& explanation, bool verbose) {
   }
 }
 
+void fixes(Page& page, const Explanation& explanation) {
+  if (explanation.fixes.empty()) return;
+  page.heading("run_fixes");
+  TextTable table(page.style(),
+                  {{page.say("run_fix")}, {page.say("run_state")}, {page.say("run_remark"), Align::left, true}});
+  for (const auto& fix : explanation.fixes) {
+    table.row({{base::printable(fix.id, 40)},
+               {base::printable(label_or("fix-", fix.state, page.style().language), 20),
+                fix.state == "in-force" ? Ink::green : Ink::yellow},
+               {base::printable(fix_remark(fix, page.style().language), 300), Ink::dim}});
+  }
+  page.lines(table.lines(kIndent));
+}
+
 void settings(Page& page, const Explanation& explanation, bool verbose) {
   TextTable table(page.style(), {{page.say("run_setting")},
                                  {page.say("run_declared"), Align::left, true},

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fullwatt/base/pattern.hpp"
+#include "fullwatt/base/text.hpp"
 #include "fullwatt/show/numbers.hpp"
 
 namespace fullwatt::show {
@@ -280,6 +281,12 @@ CauseGroups cause_groups(const Explanation& explanation) {
   std::ranges::stable_sort(groups.idle, larger);
   std::ranges::stable_sort(groups.busy, larger);
   return groups;
+}
+
+std::string fix_remark(const model::FixState& fix, Language language) {
+  if (fix.overrode.empty()) return fix.text;
+  const auto instead = fill(catalog::label("run_fix_overrode", language), {{"value", base::join(fix.overrode, ", ")}});
+  return fix.text.empty() ? instead : fix.text + "; " + instead;
 }
 
 }  // namespace fullwatt::show

@@ -58,6 +58,9 @@ bool is_rated(std::string_view resource);
 constexpr double kWellUsed = 0.7;
 constexpr double kHardlyUsed = 0.3;
 
+/// What is in force of a fix, or why it is not, and what the program had set. Text from outside, not yet escaped.
+std::string fix_remark(const model::FixState& fix, Language language);
+
 /// Facts of the run for a table of two columns. Text from outside, not yet escaped.
 std::vector<std::pair<std::string, std::string>> run_facts(const model::Explanation& explanation, Language language);
 

@@ -111,6 +111,8 @@ class Actions:
         start = time.perf_counter_ns()
         self.losses.collect()
         self.memory.read()
+        for look in self._agent.at_look:
+            self._agent.attempt(look)
         self._agent.detail |= LOSS
         self._agent.phase(AGENT, start, 0)
 

@@ -41,6 +41,7 @@ class Agent(Training):
         self._lock = threading.RLock()
         self.at_open = []
         self.at_steady = []
+        self.at_look = []  # about once a second
         self.at_fork = []
         self.at_end = []
         self.pid = os.getpid()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule")
 TENSOR_DEPTH = 4
+LOADER_SETTINGS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")  # that may change after a loader is made
 
 
 def first_tensor(torch, value, depth=0):

@@ -22,6 +22,7 @@ class Inputs:
     def __init__(self, agent, torch):
         self._agent = agent
         self._torch = torch
+        self.at_module = []  # called with every outermost module that is trained, at its calls in the first steps
         self._reset()
         agent.at_fork.append(self._reset)
 
@@ -77,8 +78,11 @@ class Inputs:
     def _saw_call(self, module, args, kwargs):
         if self._agent.trains_elsewhere() or not self._torch.is_grad_enabled():
             return
-        has_parameters = next(module.parameters(), None) is not None
-        if self._forward is not None or not has_parameters:
+        if next(module.parameters(), None) is None:
+            return
+        for action in self.at_module:
+            action(module)
+        if self._forward is not None:
             return
         tensor = describe.first_tensor(self._torch, args)
         tensor = tensor if tensor is not None else describe.first_tensor(self._torch, kwargs)

@@ -100,6 +100,29 @@ TEST_F(TrainingTest, LossesAreTheSameToTheBit) {
   EXPECT_EQ(under.err, alone.err);
 }
 
+TEST_F(TrainingTest, FixesOfAPlanAreInForceAndTold) {
+  const auto plan = folder_.write(
+      "plan.yaml", "version: 1\nfixes:\n  - {id: loader-workers, count: 2}\n  - {id: threads, count: 2}\n");
+  const auto alone = run({python_, script()});
+  const auto under = watch(script(), {"--fix", plan});
+  EXPECT_EQ(printed(alone, "loss"), printed(under, "loss")) << "workers keep the order of the samples";
+  const auto told = report();
+  ASSERT_EQ(told["fixes"].size(), 2U) << under.err;
+  EXPECT_EQ(told["fixes"][0]["id"], "threads");
+  EXPECT_EQ(told["fixes"][0]["state"], "in-force");
+  EXPECT_EQ(told["fixes"][0]["overrode"][0], "set_num_threads(1) (train.py:4)");
+  EXPECT_EQ(told["fixes"][1]["text"], "num_workers=2, prefetch_factor=2");
+  EXPECT_TRUE(contains(under.err, "Fixes of the plan"));
+}
+
+TEST_F(TrainingTest, APlanWithAMistakeRunsNothing) {
+  const auto plan = folder_.write("plan.yaml", "version: 1\nfixes:\n  - id: bf61\n");
+  const auto result = watch(script("open('ran', 'w')"), {"--fix", plan});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.err, "line 3: unknown fix 'bf61'; did you mean 'bf16'?")) << result.err;
+  EXPECT_TRUE(result.out.empty());
+}
+
 TEST_F(TrainingTest, AnExceptionKeepsItsTracebackAndItsExitCode) {
   const auto result = watch(script("assert step < 40, 'the data is broken'"));
   EXPECT_EQ(result.exit_code, 1);

@@ -61,6 +61,7 @@ class Loaders:
         self._evaluations = evaluations
         self._numbers = Known()
         self._made_so_far = 0
+        self._told = {}  # site and fact by number
         self._epochs = {}
         self._cached = {}  # the ceiling test's batch of each loader
         agent.at_fork.append(lambda: leave_to_parent(self._cached))
@@ -78,7 +79,19 @@ class Loaders:
         number = self._made_so_far
         self._made_so_far += 1
         self._numbers.put(loader, number)
-        self._agent.facts.add("loader", id=number, site=self._agent.sites.here(), **describe.loader_fact(self._torch, loader))
+        self._tell(loader, number, self._agent.sites.here())
+
+    def _tell(self, loader, number, site):
+        fact = describe.loader_fact(self._torch, loader)
+        self._told[number] = (site, fact)
+        self._agent.facts.add("loader", id=number, site=site, **fact)
+
+    def _tell_if_changed(self, loader):
+        """A program, or a fix, may have changed its settings since it was made."""
+        number = self._numbers.get(loader)
+        site, told = self._told.get(number, (None, None))
+        if told is not None and any(getattr(loader, name, None) != told[name] for name in describe.LOADER_SETTINGS):
+            self._tell(loader, number, site)
 
     def make_iterator_init(self, original):
         loaders = self
@@ -91,6 +104,7 @@ class Loaders:
 
     def _made_iterator(self, iterator, loader):
         iterator._fullwatt_loader = self._numbers.get(loader)
+        self._tell_if_changed(loader)
         if self._agent.detail & LEARNING and not self._agent.detail & EVALUATING:
             self._inputs.saw_loader(loader)
 

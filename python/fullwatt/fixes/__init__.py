@@ -1,0 +1,68 @@
+"""Applies a plan: each fix of it is put in place, watched, and told of by the fact `fix`. What the plan says was decided elsewhere."""
+
+import json
+import os
+
+from ..patches import Patches
+from . import collector, copies, loaders, models, optimizers, switches
+from .report import Report
+
+# Every fix that this agent can apply, and what puts it in place, called with the Tools and its entry in the plan.
+FIXES = {
+    "tf32": switches.tf32,
+    "cudnn-benchmark": switches.cudnn_benchmark,
+    "anomaly-off": switches.anomaly_off,
+    "threads": switches.threads,
+    "allocator": switches.allocator,
+    "gc-freeze": collector.freeze,
+    "bf16": models.bf16,
+    "channels-last": models.channels_last,
+    "compile": models.compile,
+    "fused-optimizer": optimizers.fused,
+    "loader-workers": loaders.workers,
+    "loader-pinned": loaders.pinned,
+    "loader-prefetch": loaders.prefetch,
+    "loader-persistent": loaders.persistent,
+    "non-blocking": copies.non_blocking,
+}
+
+
+def install(torch, agent, inputs):
+    """Puts the fixes of the plan that FULLWATT_PLAN names in place."""
+    path = os.environ.get("FULLWATT_PLAN")
+    if not path:
+        return
+    tools = Tools(torch, agent, inputs)
+    for entry in read(path):
+        apply(tools, entry)
+
+
+class Tools:
+    """What a fix works with. Its patches are not the agent's: an agent that turns itself off leaves the fixes in force."""
+
+    def __init__(self, torch, agent, inputs):
+        self.torch = torch
+        self.agent = agent
+        self.patches = Patches()
+        self.report = Report(agent)
+        self.models = models.Models(torch, inputs, self.report)
+        self.loaders = loaders.Loaders(torch, agent, self.patches, self.report)
+
+
+def read(path):
+    """The plan's entries, in order: `{"fixes": [{"id": …, …}]}`."""
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)["fixes"]
+
+
+def apply(tools, entry):
+    """One fix; if it cannot be put in place the training goes on without it."""
+    name = entry["id"]
+    make = FIXES.get(name)
+    if make is None:
+        tools.report.refused(name, "this version of fullwatt does not know it")
+        return
+    try:
+        make(tools, entry)
+    except Exception as error:
+        tools.report.refused(name, "%s: %s" % (type(error).__name__, error))

@@ -1,0 +1,207 @@
+"""Fixes around the call of a model. Every outermost module gets one function in front of its call; nothing in the module changes but the order of its weights.
+
+Torch itself has the place for that function: `_compiled_call_impl`, which Module.compile() sets, and which copies and pickles leave out.
+"""
+
+import sys
+
+from ..weak import Known
+
+INPUT, PRECISION, COMPILER = range(3)  # from the outside in
+
+
+class Models:
+    """The outermost modules of the program and the layers around their calls."""
+
+    def __init__(self, torch, inputs, report):
+        self._torch = torch
+        self._inputs = inputs
+        self._report = report
+        self._layers = {}
+        self._known = Known()
+        inputs.at_module.append(self._found)
+
+    def add(self, name, place, make):
+        """A layer: `make(module, call)` gives the call that stands in front, or raises Refused."""
+        self._layers[place] = (name, make)
+        self._report.waiting(name, "until a model is called")
+
+    def program_compiles(self):
+        """Whether the program itself has called torch.compile."""
+        return self._inputs.compiler_in_use
+
+    def all_seen(self):
+        """Whether the first steps are over, in which models are looked for."""
+        return self._inputs.done
+
+    def _found(self, module):
+        if self._known.get(module) is not None or not self._layers:
+            return
+        self._known.put(module, True)
+        why = why_not(self._torch, module)
+        call, inner = module._compiled_call_impl or module._call_impl, None
+        for place in sorted(self._layers, reverse=True):
+            name, make = self._layers[place]
+            try:
+                if why:
+                    raise Refused(why)
+                call = inner = make(module, call)
+                if place != COMPILER:
+                    self._report.in_force(name, "around " + type(module).__name__)
+            except Refused as reason:
+                if self._report.state(name) != "in-force":
+                    self._report.refused(name, str(reason))
+        if inner is not None:
+            module._compiled_call_impl = inner
+
+
+class Refused(Exception):
+    """Why a fix is not for this model."""
+
+
+def why_not(torch, module):
+    """Why the call of a module cannot be changed at all; empty when it can."""
+    kind = type(module)
+    if isinstance(module, torch.jit.ScriptModule):
+        return "%s is TorchScript" % kind.__name__
+    if not hasattr(module, "_compiled_call_impl"):
+        return "this PyTorch has no place for it"
+    if any("__call__" in vars(base) for base in kind.__mro__ if base is not torch.nn.Module and issubclass(base, torch.nn.Module)):
+        return "%s has a __call__ of its own" % kind.__name__
+    return ""
+
+
+def bf16(tools, _):
+    """The forward pass in bfloat16 where that is safe, by autocast; what the model returns has the dtype it would have without."""
+    torch = tools.torch
+
+    def make(module, call):
+        kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
+        if kinds != {torch.float32}:
+            raise Refused("its parameters are " + ", ".join(sorted(str(kind).replace("torch.", "") for kind in kinds)))
+        device = next(module.parameters()).device.type
+        return in_bf16(torch, call, device)
+
+    tools.models.add("bf16", PRECISION, make)
+
+
+def in_bf16(torch, call, device):
+    """A call under autocast; a program's own autocast stands."""
+    is_on = autocast_question(torch, device)
+
+    def call_in_bf16(*args, **kwargs):
+        if is_on():
+            return call(*args, **kwargs)
+        with torch.autocast(device, torch.bfloat16):
+            result = call(*args, **kwargs)
+        return each_tensor(torch, result, lambda tensor: tensor.float() if tensor.dtype is torch.bfloat16 else tensor)
+
+    return call_in_bf16
+
+
+def autocast_question(torch, device):
+    """Whether autocast is on for a kind of device; before torch 2.4 each had its own function."""
+    try:
+        torch.is_autocast_enabled(device)
+        return lambda: torch.is_autocast_enabled(device)
+    except TypeError:
+        return torch.is_autocast_enabled if device == "cuda" else torch.is_autocast_cpu_enabled
+
+
+def each_tensor(torch, value, change):
+    """The same structure with every tensor changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    return torch.utils._pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def channels_last(tools, _):
+    """Convolutions over images whose channels lie beside each other, as tensor cores want them."""
+    torch = tools.torch
+
+    def make(module, call):
+        layers = [layer for layer in module.modules() if isinstance(layer, (torch.nn.Conv2d, torch.nn.ConvTranspose2d))]
+        if not layers:
+            raise Refused("it has no two-dimensional convolution")
+        if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
+            raise Refused("%s has laid out its gradients already" % type(module).__name__)
+        module.to(memory_format=torch.channels_last)
+        return in_channels_last(torch, call)
+
+    tools.models.add("channels-last", INPUT, make)
+
+
+def in_channels_last(torch, call):
+    """A call whose images come in that order, and whose results are in torch's usual one."""
+    last, usual = torch.channels_last, torch.contiguous_format
+
+    def come_in(tensor):
+        return tensor.contiguous(memory_format=last) if tensor.dim() == 4 and tensor.is_floating_point() else tensor
+
+    def go_out(tensor):
+        return tensor.contiguous(memory_format=usual) if tensor.dim() == 4 else tensor
+
+    def call_in_channels_last(*args, **kwargs):
+        args, kwargs = each_tensor(torch, (args, kwargs), come_in)
+        return each_tensor(torch, call(*args, **kwargs), go_out)
+
+    return call_in_channels_last
+
+
+def compile(tools, entry):
+    """torch.compile around the model's call; where that fails the model runs as it is, and the reason is told."""
+    options = {name: entry[name] for name in ("mode", "dynamic", "backend") if name in entry}
+
+    def make(module, call):
+        if tools.models.program_compiles():
+            raise Refused("the program compiles by itself")
+        return Compiled(tools, module, call, options)
+
+    tools.models.add("compile", COMPILER, make)
+
+
+class Compiled:
+    """A call that is compiled once the agent has seen all models: the compiler would trace what looks at them."""
+
+    def __init__(self, tools, module, call, options):
+        self._tools = tools
+        self._name = type(module).__name__
+        self._is_torchs = is_torchs(module)
+        self._plain = call
+        self._options = options
+        self._compiled = None
+        self._is_told = False
+        self._use = self._wait
+
+    def __call__(self, *args, **kwargs):
+        return self._use(*args, **kwargs)
+
+    def _wait(self, *args, **kwargs):
+        if not self._tools.models.all_seen():
+            return self._plain(*args, **kwargs)
+        self._compiled = self._tools.torch.compile(self._visible(), **self._options)
+        self._use = self._compiled_or_plain
+        return self._use(*args, **kwargs)
+
+    def _compiled_or_plain(self, *args, **kwargs):
+        try:
+            result = self._compiled(*args, **kwargs)
+        except self._tools.torch._dynamo.exc.TorchDynamoException as error:
+            self._use = self._plain
+            self._tools.report.refused("compile", "compiling failed: " + str(error).strip().split("\n")[0][:200])
+            return self._plain(*args, **kwargs)
+        if not self._is_told:
+            self._is_told = True
+            self._tools.report.in_force("compile", "around " + self._name)
+        return result
+
+    def _visible(self):
+        """The compiler passes over functions of torch itself: a model that is one of torch's own modules needs a frame that it sees."""
+        if not self._is_torchs:
+            return self._plain
+        return sys.modules["torch._dynamo.external_utils"].wrap_inline(self._plain)
+
+
+def is_torchs(module):
+    """Whether the forward pass of a module is torch's own code."""
+    return type(module).forward.__module__.startswith("torch.")

@@ -1,0 +1,90 @@
+"""Torch's fused optimisers: one kernel for all parameters, in the place of one for each or for each kind."""
+
+import sys
+
+from ..describe import optimizer_parameters
+from ..weak import Known
+
+STRIPPED = ("fused", "foreach")
+
+
+def fused(tools, _):
+    """In the first steps every optimiser that can is switched over; a hook that stayed would be traced by a compiler."""
+    torch, report = tools.torch, tools.report
+    switched = Known()
+    module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+
+    def before_step(optimizer, *_):
+        if switched.get(optimizer) is None:
+            switched.put(optimizer, True)
+            tools.agent.attempt(switch, optimizer)
+
+    def switch(optimizer):
+        why = why_not(torch, optimizer)
+        if why:
+            if report.state("fused-optimizer") != "in-force":
+                report.refused("fused-optimizer", why)
+            return
+        before = [{name: group.get(name) for name in STRIPPED} for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group.update(fused=True, foreach=False)
+        optimizer._step_supports_amp_scaling = True
+        move_steps(torch, optimizer)
+        keep_out_of_checkpoints(optimizer, before)
+        report.in_force("fused-optimizer", type(optimizer).__name__)
+
+    report.waiting("fused-optimizer", "until the first step")
+    tools.agent.at_steady.append(module.register_optimizer_step_pre_hook(before_step).remove)
+
+
+def why_not(torch, optimizer):
+    """Why an optimiser has no fused form here; empty when it has."""
+    name, parameters = type(optimizer).__name__, optimizer_parameters(optimizer)
+    if not any(type(optimizer) is getattr(torch.optim, kind, None) for kind in ("Adam", "AdamW", "SGD", "Adagrad")):
+        return "%s has no fused form" % name
+    group = optimizer.param_groups[0]
+    if "fused" not in group:
+        return "%s has no fused form in torch %s" % (name, torch.__version__)
+    if any(some.get("fused") for some in optimizer.param_groups):
+        return "%s is fused already" % name
+    if any(some.get("differentiable") or some.get("capturable") for some in optimizer.param_groups):
+        return "%s is differentiable or capturable" % name
+    devices = {parameter.device.type for parameter in parameters}
+    if not devices <= supported(torch):
+        return "there is none for parameters on " + ", ".join(sorted(devices))
+    if not all(parameter.is_floating_point() for parameter in parameters):
+        return "some of its parameters are no floating-point numbers"
+    if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
+        return "some of its gradients are sparse"
+    return ""
+
+
+def supported(torch):
+    """The kinds of device that this torch has fused optimisers for."""
+    try:
+        from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
+
+        return set(_get_fused_kernels_supported_devices())
+    except ImportError:
+        return {"cuda"}
+
+
+def move_steps(torch, optimizer):
+    """A fused optimiser counts its steps on the parameters' device."""
+    for parameter, state in optimizer.state.items():
+        step = state.get("step")
+        if isinstance(step, torch.Tensor):
+            state["step"] = step.to(device=parameter.device, dtype=torch.float32)
+
+
+def keep_out_of_checkpoints(optimizer, before):
+    """A checkpoint has the settings that the program made."""
+    if not hasattr(optimizer, "register_state_dict_post_hook"):
+        return
+
+    def restore(_, state):
+        for group, own in zip(state.get("param_groups", ()), before):
+            group.update(own)
+        return state
+
+    optimizer.register_state_dict_post_hook(restore)

@@ -1,0 +1,155 @@
+"""Fixes that are one setting of torch: set at once, kept when the program sets the opposite, looked at again while it trains."""
+
+import os
+
+
+class Switch:
+    """A setting that the plan holds. `write` sets it by torch's own means, `read` tells whether it is in force."""
+
+    def __init__(self, tools, name, read, write, what):
+        self._tools = tools
+        self._name = name
+        self._read = read
+        self._write = write
+        self._what = what
+        write()
+        self.check()
+        tools.agent.at_steady.append(self.check)
+        tools.agent.at_look.append(self.check)
+
+    def hold_property(self, owner, name, wanted):
+        """A property of one of torch's modules of settings: the program's own value is noted and not taken."""
+        switch, original = self, vars(owner)[name]
+
+        class Held:
+            def __get__(self, instance, kind):
+                return original.__get__(instance, kind)
+
+            def __set__(self, instance, value):
+                if value != wanted:
+                    switch.overrode("%s = %r" % (name, value))
+
+        self._tools.patches.replace(owner, name, lambda _: Held())
+
+    def hold_function(self, owner, name, wanted):
+        """A function that sets it by its argument."""
+        switch = self
+
+        def make(original):
+            def setter(value):
+                if value != wanted:
+                    switch.overrode("%s(%r)" % (name, value))
+
+            return setter
+
+        self._tools.patches.replace(owner, name, make)
+
+    def overrode(self, what):
+        """The program has set something else, which is dropped for the plan's."""
+        self._tools.agent.attempt(self._tools.report.overrode, self._name, what)
+
+    def check(self):
+        """Whether it is in force."""
+        report = self._tools.report
+        if self._read():
+            report.in_force(self._name, self._what)
+        elif report.state(self._name) == "in-force":
+            report.undone(self._name, self._what + " was set to something else")
+        else:
+            report.refused(self._name, self._what + " could not be set")
+
+
+def tf32(tools, _):
+    """Matrix products and convolutions of float32 on tensor cores."""
+    torch = tools.torch
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+
+    def write():
+        torch.set_float32_matmul_precision("high")
+        cudnn.allow_tf32 = True
+
+    switch = Switch(tools, "tf32", lambda: torch.get_float32_matmul_precision() != "highest" and cudnn.allow_tf32, write, "float32 by TF32")
+    switch.hold_property(type(cudnn), "allow_tf32", True)
+    switch.hold_function(torch, "set_float32_matmul_precision", "high")
+    hold_matmul(tools, switch, type(matmul))
+
+
+def hold_matmul(tools, switch, owner):
+    """torch.backends.cuda.matmul sets by __setattr__."""
+
+    def make(original):
+        def __setattr__(self, name, value):
+            if name not in ("allow_tf32", "fp32_precision"):
+                original(self, name, value)
+            elif value not in (True, "tf32"):
+                switch.overrode("matmul.%s = %r" % (name, value))
+
+        return __setattr__
+
+    tools.patches.replace(owner, "__setattr__", make)
+
+
+def cudnn_benchmark(tools, _):
+    """cuDNN tries its algorithms once for every shape and takes the fastest."""
+    cudnn = tools.torch.backends.cudnn
+
+    def write():
+        cudnn.benchmark = True
+        cudnn.deterministic = False
+
+    if tools.torch.are_deterministic_algorithms_enabled():
+        tools.report.refused("cudnn-benchmark", "the program asks for deterministic algorithms")
+        return
+    switch = Switch(tools, "cudnn-benchmark", lambda: cudnn.benchmark and not cudnn.deterministic, write, "torch.backends.cudnn.benchmark")
+    switch.hold_property(type(cudnn), "benchmark", True)
+    switch.hold_property(type(cudnn), "deterministic", False)
+
+
+def anomaly_off(tools, _):
+    """Anomaly detection, which keeps a stack trace of every operation, is not switched on."""
+    torch = tools.torch
+
+    def write():
+        torch.autograd.set_detect_anomaly(False)
+
+    switch = Switch(tools, "anomaly-off", lambda: not torch.is_anomaly_enabled(), write, "anomaly detection")
+    for owner, name in ((torch.autograd, "set_detect_anomaly"), (torch.autograd, "detect_anomaly")):
+        tools.patches.replace(owner, name, lambda original: off(original, switch))
+
+
+def off(original, switch):
+    """The same context manager, which changes nothing."""
+
+    class Off(original):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*((False,) if "mode" in original.__init__.__code__.co_varnames else ()))
+            self.prev = False
+            switch.overrode(original.__name__)
+
+        def __enter__(self):
+            return None
+
+        def __exit__(self, *_):
+            return None
+
+    return Off
+
+
+def threads(tools, entry):
+    """The number of threads that torch computes with on the CPU."""
+    torch, wanted = tools.torch, int(entry["count"])
+
+    def write():
+        torch.set_num_threads(wanted)
+
+    switch = Switch(tools, "threads", lambda: torch.get_num_threads() == wanted, write, "torch.set_num_threads(%d)" % wanted)
+    switch.hold_function(torch, "set_num_threads", wanted)
+
+
+def allocator(tools, entry):
+    """How torch's CUDA allocator manages memory: it reads the variable when it starts, so that this one is set before the program."""
+    value = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    if entry["settings"] in value:
+        tools.report.in_force("allocator", value)
+    else:
+        tools.report.refused("allocator", "the variable PYTORCH_ALLOC_CONF is %r" % value)
