@@ -31,15 +31,21 @@ class Losses:
         self._reset()
 
     def keep(self, tensors):
-        """Takes the loss out of what backward was called with."""
-        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        if not isinstance(loss, self._torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+        """Keeps the loss for which backward was called."""
+        value = self.value_in(tensors)
+        if value is None:
             return
-        value = self._unscaled(loss.detach())
         if value.device.type == "cpu":
-            self._write(float(value), time.perf_counter_ns(), self._agent.steps + 1)
+            self.write(float(value), time.perf_counter_ns(), self._agent.steps + 1)
         elif value.device.type == "cuda":
             self._copy(value)
+
+    def value_in(self, tensors):
+        """The loss in what backward was called with, or None."""
+        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+        if not isinstance(loss, self._torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+            return None
+        return self._unscaled(loss.detach())
 
     def _unscaled(self, value):
         """The script's own loss, before GradScaler multiplied it."""
@@ -66,9 +72,10 @@ class Losses:
         if self._waiting is not None and self._waiting[0].query():
             _, at_ns, step = self._waiting
             self._waiting = None
-            self._write(float(self._cell), at_ns, step)
+            self.write(float(self._cell), at_ns, step)
 
-    def _write(self, value, at_ns, step):
+    def write(self, value, at_ns, step):
+        """One record."""
         bits = struct.unpack("<Q", struct.pack("<d", value))[0]
         self._agent.recorder.record(LOSS_RECORD, 0, 0, at_ns, 0, bits, step, 0, 0)
 

@@ -41,7 +41,8 @@ class FixCase(Case):
         return outcome
 
     def fix(self, outcome, name):
-        return [fact for fact in outcome.facts("fix") if fact["id"] == name][-1]
+        """The newest fact; worker processes that were forked early have the parent's first ones, too."""
+        return max((fact for fact in outcome.facts("fix") if fact["id"] == name), key=lambda fact: fact["at_ns"])
 
     def assert_in_force(self, outcome, name):
         self.assertEqual(self.fix(outcome, name)["state"], "in-force", self.fix(outcome, name))
@@ -283,6 +284,89 @@ loader = torch.utils.data.DataLoader(torch.utils.data.Subset(Opened(), range(64)
         outcome = self.train(["loader-pinned", "non-blocking"], MODEL + self.LOADER)
         for name in ("loader-pinned", "non-blocking"):
             self.assert_refused(outcome, name, "no GPU")
+
+
+class CacheTest(FixCase):
+    DATA = """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.fetched = 0
+        self.values = torch.arange(64 * 8, dtype=torch.float32).reshape(64, 8) / 512
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        self.fetched += 1
+        return {"x": self.values[i], "y": float(i % 3)}
+torch.manual_seed(0)
+data = Data()
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+"""
+    LOOP = """
+loader = torch.utils.data.DataLoader(data, batch_size=6, shuffle=True)
+for epoch in range(4):
+    for batch in loader:
+        loss = ((model(batch["x"]).squeeze(1) - batch["y"].float()) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.17g" % loss.item(), batch["y"].dtype)
+print(torch.rand(1).item())
+"""
+    CACHE = {"id": "sample-cache", "gigabytes": 1}
+
+    def test_batches_come_from_memory_and_everything_stays_to_the_bit(self):
+        plain = self.train([], self.DATA + self.LOOP)
+        cached = self.train([self.CACHE], self.DATA + self.LOOP + "print(data.fetched)")
+        self.assert_in_force(cached, "sample-cache")
+        self.assertIn("64 samples", self.fix(cached, "sample-cache")["text"])
+        lines = cached.out.strip().split("\n")
+        self.assertEqual(lines[:-1], plain.out.strip().split("\n"))
+        self.assertEqual(lines[-1], "64")  # each once; probes and audits have a copy of their own
+
+    def test_workers_pack_and_the_losses_stay(self):
+        loop = self.LOOP.replace("shuffle=True", "shuffle=True, num_workers=2")
+        plain = self.train([], self.DATA + loop)
+        cached = self.train([dict(self.CACHE, workers=2)], self.DATA + loop)
+        self.assert_in_force(cached, "sample-cache")
+        self.assertEqual(cached.out, plain.out)
+
+    def test_random_samples_are_refused(self):
+        for draw in ("torch.rand(1)", "__import__('random').random()", "__import__('numpy').random.rand()", "self.own.random()"):
+            data = self.DATA.replace('"y": float(i % 3)', '"y": float(%s)' % draw).replace("self.fetched = 0", "self.fetched = 0\n        self.own = __import__('random').Random()")
+            outcome = self.train([self.CACHE], data + self.LOOP)
+            self.assert_refused(outcome, "sample-cache", "differ" if "own" in draw else "at random")
+            self.assertEqual(len(outcome.out.strip().split("\n")), 45)
+
+    def test_samples_of_different_lengths_are_refused(self):
+        data = self.DATA.replace("self.values[i]", "self.values[i][:4 + i // 40]").replace("Linear(8", "Linear(4")
+        loop = self.LOOP.replace("shuffle=True", "collate_fn=lambda all: {'x': torch.stack([one['x'][:4] for one in all]) if len({len(one['x']) for one in all}) > 1 else "
+                                 "torch.stack([one['x'] for one in all])[:, :4], 'y': torch.tensor([one['y'] for one in all])}")
+        outcome = self.train([self.CACHE], data + loop)
+        self.assert_in_force(outcome, "sample-cache")  # this collate makes them alike
+        padding = self.LOOP.replace("shuffle=True", "collate_fn=lambda all: {'x': torch.nn.utils.rnn.pad_sequence([one['x'] for one in all], batch_first=True)[:, :4], "
+                                    "'n': torch.nn.utils.rnn.pad_sequence([one['x'] for one in all], batch_first=True), 'y': torch.tensor([one['y'] for one in all])}")
+        outcome = self.train([self.CACHE], data + padding)
+        self.assert_refused(outcome, "sample-cache", "differ in form")
+
+    def test_data_that_does_not_fit_is_refused(self):
+        outcome = self.train([dict(self.CACHE, gigabytes=0)], self.DATA + self.LOOP)
+        self.assert_refused(outcome, "sample-cache", "there is room for")
+
+    def test_a_data_set_that_changes_is_noticed_and_the_loader_takes_over(self):
+        changing = self.LOOP.replace("for epoch in range(4):", "for epoch in range(4):\n    if epoch == 2:\n        data.values += 1")
+        plain = self.train([], self.DATA + changing)
+        outcome = self.train([self.CACHE], self.DATA + changing)
+        self.assertEqual(self.fix(outcome, "sample-cache")["state"], "undone")
+        self.assertIn("data set changes", self.fix(outcome, "sample-cache")["text"])
+        self.assertEqual(outcome.out, plain.out)  # the first batch of an epoch is audited
+
+    def test_a_file_that_is_opened_late_is_not_shared_with_workers(self):
+        data = self.DATA.replace("self.fetched += 1", "self.file = getattr(self, 'file', None) or open(__file__)")
+        loop = self.LOOP.replace("shuffle=True", "shuffle=True, num_workers=2")
+        outcome = self.train([self.CACHE], data + loop + "print(hasattr(data, 'file'))")
+        self.assertEqual(outcome.out.split()[-1], "False")
 
 
 if __name__ == "__main__":

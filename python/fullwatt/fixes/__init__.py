@@ -4,7 +4,7 @@ import json
 import os
 
 from ..patches import Patches
-from . import collector, copies, loaders, models, optimizers, switches
+from . import cache, collector, copies, loaders, models, optimizers, switches
 from .report import Report
 
 # Every fix that this agent can apply, and what puts it in place, called with the Tools and its entry in the plan.
@@ -19,6 +19,7 @@ FIXES = {
     "channels-last": models.channels_last,
     "compile": models.compile,
     "fused-optimizer": optimizers.fused,
+    "sample-cache": cache.sample_cache,
     "loader-workers": loaders.workers,
     "loader-pinned": loaders.pinned,
     "loader-prefetch": loaders.prefetch,

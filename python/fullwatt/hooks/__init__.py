@@ -1,6 +1,6 @@
 """The hooks in torch, one file for each thing that is watched; `install` is called once torch is imported."""
 
-from .. import dynamo, fixes
+from .. import dynamo, fixes, trial
 from ..actions import Actions
 from ..inputs import Inputs
 from . import backward, collection, compiled_steps, compiler, declared, evaluation, fetching, loader, optimizer, profilers
@@ -29,5 +29,6 @@ def install(torch, agent, imports):
     profilers.install(agent, torch, actions)
     declared.install(agent, torch, actions)
     fixes.install(torch, agent, inputs)
+    trial.install(torch, agent, actions, steps)
     dynamo.skip_our_code(torch)
     agent.switch_compiler = dynamo.switch(torch) or agent.switch_compiler

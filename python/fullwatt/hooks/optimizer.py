@@ -30,6 +30,7 @@ class Steps:
         self._sites = Known()
         self._backwards = 0
         self._handles = ()
+        self.stop = end_in_order
         self.warm_up_over = None  # called with the batches and the backward passes of a step
         agent.at_fork.append(self._forked)
         agent.at_steady.append(self._quicken)
@@ -179,11 +180,15 @@ class Steps:
         self._agent.guard(self._actions.perform, actions)
         self.stop_if_asked(actions)
 
-    @staticmethod
-    def stop_if_asked(actions):
-        """`run --steps N` ends the program here, in order."""
+    def stop_if_asked(self, actions):
+        """The program ends here."""
         if actions & STOP:
-            raise SystemExit(0)
+            self.stop()
+
+
+def end_in_order():
+    """How `run --steps N` ends a program."""
+    raise SystemExit(0)
 
 
 def make_hooks(agent, numbers, steps):
