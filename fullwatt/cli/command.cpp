@@ -89,6 +89,7 @@ void print(const std::string& text) {
 int run(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);
   if (argc == 3 && std::string_view(argv[1]) == "__probe") return doctor::run_probe_child(argv[2]);
+  if (argc > 1 && std::string_view(argv[1]) == "__trial") return run_trial_child({argv + 2, argv + argc});
   CLI::App app{"Finds out why a GPU idles in training, fixes it, and proves it.", "fullwatt"};
   app.set_version_flag("--version", std::string(show::kVersion));
   app.footer("Exit codes: 0 fine, 1 findings, 2 usage or bad input, 3 could not examine.");

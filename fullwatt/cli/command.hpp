@@ -39,6 +39,9 @@ void add_run(CLI::App& app, const std::vector<std::string>& user_command, const 
 void add_report(CLI::App& app, const Common& common, int& result);
 void add_explain(CLI::App& app, const Common& common, int& result);
 
+/// The hidden command `fullwatt __trial`: runs a command where nothing that it writes or starts is left behind.
+int run_trial_child(const std::vector<std::string>& arguments);
+
 /// The whole program.
 int run(int argc, char** argv);
 

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fullwatt/model/explanation.hpp"
+#include "fullwatt/model/plan.hpp"
+
+/// The answer of `judge(Trials)`: whether a plan is faster, and whether the training is unharmed.
+namespace fullwatt::model {
+
+/// One start of the program with a plan, and what was measured of it.
+struct Trial {
+  Plan plan;
+  int seed_offset = 0;
+  std::string failure;          ///< why there is no measurement; empty when there is one
+  std::vector<double> step_ms;  ///< steady steps, in order
+  std::vector<double> losses;   ///< by step, where they were asked for
+  std::vector<FixState> fixes;
+  double samples_per_step = 0;
+  double seconds = 0;  ///< of the whole start
+};
+
+/// How many times as fast, with the interval that holds it in 95 of 100 cases.
+struct SpeedProof {
+  double speedup = 1;
+  double low = 0;
+  double high = 0;
+  int pairs = 0;
+
+  bool is_faster() const { return pairs >= 2 && low > 1; }
+};
+
+/// How the loss compares: the mean of its last part, with the plan less without it, over the seeds.
+struct LossProof {
+  enum class Verdict { not_worse, worse, inconclusive, unknown };
+  Verdict verdict = Verdict::unknown;
+  double difference = 0;
+  double low = 0;
+  double high = 0;
+  double margin = 0;  ///< what counts as no difference: the baseline's own spread from seed to seed
+  int pairs = 0;
+  std::uint64_t steps = 0;
+  std::string reason;  ///< of an unknown one
+};
+std::string_view to_string(LossProof::Verdict verdict);
+
+}  // namespace fullwatt::model

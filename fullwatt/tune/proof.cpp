@@ -1,0 +1,117 @@
+#include "fullwatt/tune/proof.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+namespace fullwatt::tune {
+namespace {
+
+using Verdict = model::LossProof::Verdict;
+constexpr std::size_t kLeastSteps = 3;
+constexpr int kLeastPairs = 2;
+constexpr double kLeastMargin = 0.001;  ///< of the loss: where seeds make no difference, rounding still does
+
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double deviation(std::span<const double> values) {
+  const auto middle = mean(values);
+  double sum = 0;
+  for (const auto value : values) sum += (value - middle) * (value - middle);
+  return std::sqrt(sum / static_cast<double>(values.size() - 1));
+}
+
+/// Student's t: the quantile 0.975 by degrees of freedom (tables of the distribution, such as NIST's
+/// handbook 1.3.6.7.2).
+double student(std::size_t freedom) {
+  constexpr std::array kQuantiles{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+                                  2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
+  return freedom <= kQuantiles.size() ? kQuantiles[freedom - 1] : 1.96 + 2.4 / static_cast<double>(freedom);
+}
+
+/// Half of the interval that holds the mean in 95 of 100 cases.
+double half_interval(std::span<const double> values) {
+  return student(values.size() - 1) * deviation(values) / std::sqrt(static_cast<double>(values.size()));
+}
+
+bool is_measured(const model::Trial& trial) {
+  return trial.failure.empty() && trial.step_ms.size() >= kLeastSteps && mean(trial.step_ms) > 0;
+}
+
+double last_loss(const std::vector<double>& losses, std::size_t steps) {
+  return mean(std::span(losses).subspan(steps / 2, steps - steps / 2));
+}
+
+/// The last losses without the plan, and how much higher those with it are.
+Verdict judge(const std::vector<double>& before, const std::vector<double>& differences, model::LossProof& proof) {
+  proof.margin = std::max(deviation(before), kLeastMargin * std::abs(mean(before)));
+  proof.difference = mean(differences);
+  const auto half = half_interval(differences);
+  proof.low = proof.difference - half;
+  proof.high = proof.difference + half;
+  if (proof.high <= proof.margin) return Verdict::not_worse;
+  return proof.low > proof.margin ? Verdict::worse : Verdict::inconclusive;
+}
+
+}  // namespace
+
+model::SpeedProof prove_speed(std::span<const Pair> pairs) {
+  std::vector<double> ratios;  // their logarithms: twice as fast and half as fast cancel out
+  for (const auto& [before, after] : pairs) {
+    if (is_measured(before) && is_measured(after))
+      ratios.push_back(std::log(mean(before.step_ms) / mean(after.step_ms)));
+  }
+  model::SpeedProof proof;
+  proof.pairs = static_cast<int>(ratios.size());
+  if (ratios.empty()) return proof;
+  proof.speedup = std::exp(mean(ratios));
+  if (proof.pairs < kLeastPairs) return proof;
+  const auto half = half_interval(ratios);
+  proof.low = std::exp(mean(ratios) - half);
+  proof.high = std::exp(mean(ratios) + half);
+  return proof;
+}
+
+model::LossProof prove_losses(std::span<const Pair> pairs) {
+  model::LossProof proof;
+  std::size_t steps = SIZE_MAX;
+  for (const auto& [before, after] : pairs) {
+    if (before.failure.empty() && after.failure.empty())
+      steps = std::min({steps, before.losses.size(), after.losses.size()});
+  }
+  if (steps == SIZE_MAX || steps < 2) {
+    proof.reason = "no losses were seen";
+    return proof;
+  }
+  proof.steps = steps;
+  std::vector<double> befores;
+  std::vector<double> differences;
+  bool broke = false;
+  for (const auto& [before, after] : pairs) {
+    if (!before.failure.empty() || !after.failure.empty()) continue;
+    const auto without = last_loss(before.losses, steps);
+    const auto with = last_loss(after.losses, steps);
+    if (!std::isfinite(without)) continue;
+    broke = broke || !std::isfinite(with);
+    befores.push_back(without);
+    differences.push_back(with - without);
+  }
+  proof.pairs = static_cast<int>(befores.size());
+  if (broke) {
+    proof.verdict = Verdict::worse;
+    proof.reason = "the loss is no number any more";
+  } else if (proof.pairs < kLeastPairs) {
+    proof.reason = befores.empty() ? "the loss is no number, with the plan or without it" : "there was one pair only";
+  } else {
+    proof.verdict = judge(befores, differences, proof);
+  }
+  return proof;
+}
+
+}  // namespace fullwatt::tune

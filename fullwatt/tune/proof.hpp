@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "fullwatt/model/proof.hpp"
+
+namespace fullwatt::tune {
+
+/// A trial without the plan and one with it, run one after the other with the same seed.
+using Pair = std::pair<model::Trial, model::Trial>;
+
+/// Compares the mean steps pair by pair, so that what the machine does meanwhile falls out. Pairs with a failed trial
+/// do not count.
+model::SpeedProof prove_speed(std::span<const Pair> pairs);
+
+/// Compares the mean loss of the last half of the steps, pair by pair.
+model::LossProof prove_losses(std::span<const Pair> pairs);
+
+}  // namespace fullwatt::tune

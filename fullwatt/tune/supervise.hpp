@@ -1,0 +1,18 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "fullwatt/base/error.hpp"
+
+namespace fullwatt::tune {
+
+/// Runs a command to its end or to its time limit and sees to it that nothing of it is left: every process that it
+/// started, in whatever session, ends with it. The same when this process is told to end (SIGTERM, SIGINT, or its
+/// parent's death). Returns what a shell would report; 124 after the limit.
+base::Result<int> supervise(const std::vector<std::string>& command, std::chrono::milliseconds limit);
+
+constexpr int kTimedOut = 124;
+
+}  // namespace fullwatt::tune
