@@ -36,6 +36,14 @@ const Fix* find_fix(std::string_view id) {
   return found != all.end() ? &*found : nullptr;
 }
 
+bool exclude_each_other(std::string_view one, std::string_view other) {
+  const auto names = [](std::string_view id, std::string_view wanted) {
+    const auto* fix = find_fix(id);
+    return fix != nullptr && std::ranges::find(fix->unlike, wanted) != fix->unlike.end();
+  };
+  return names(one, other) || names(other, one);
+}
+
 std::string_view nearest_fix(std::string_view id) {
   std::vector<std::string_view> ids;
   for (const auto& fix : fixes()) ids.push_back(fix.id);

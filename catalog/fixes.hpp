@@ -38,6 +38,8 @@ struct Fix {
 /// All fixes, by order.
 std::span<const Fix> fixes();
 const Fix* find_fix(std::string_view id);
+/// Whether two fixes cannot stand in one plan.
+bool exclude_each_other(std::string_view one, std::string_view other);
 /// The id nearest to a mistyped one; empty when none is near.
 std::string_view nearest_fix(std::string_view id);
 

@@ -32,17 +32,18 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
-/// Whether an option of the program or of `run` takes the argument that follows it.
+/// Whether an option of the program, or of a command that takes another one, takes the argument that follows it.
 bool takes_value(const CLI::App& app, const std::string& argument) {
-  for (const CLI::App* part : std::initializer_list<const CLI::App*>{&app, app.get_subcommand("run")}) {
+  for (const CLI::App* part :
+       std::initializer_list<const CLI::App*>{&app, app.get_subcommand("run"), app.get_subcommand("tune")}) {
     const auto* option = part->get_option_no_throw(argument);
     if (option != nullptr) return option->get_items_expected_min() > 0;
   }
   return false;
 }
 
-/// Takes the user's command out of the arguments of `run`: all after "--", else all from the first one that is no
-/// option of ours. What it holds is not ours to parse.
+/// Takes the user's command out of the arguments of `run` and `tune`: all after "--", else all from the first one that
+/// is no option of ours. What it holds is not ours to parse.
 std::vector<std::string> take_user_command(const CLI::App& app, std::vector<std::string>& arguments) {
   bool run = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -57,7 +58,7 @@ std::vector<std::string> take_user_command(const CLI::App& app, std::vector<std:
     if (takes_value(app, argument)) {
       ++i;
     } else if (!argument.starts_with('-')) {
-      if (argument != "run") break;
+      if (argument != "run" && argument != "tune") break;
       run = true;
     }
   }
@@ -105,6 +106,7 @@ int run(int argc, char** argv) {
   add_select(app, common, result);
   std::vector<std::string> user_command;
   add_run(app, user_command, common, result);
+  add_tune(app, user_command, common, result);
   add_report(app, common, result);
   add_explain(app, common, result);
   try {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Trial {
   std::vector<FixState> fixes;
   double samples_per_step = 0;
   double seconds = 0;  ///< of the whole start
+  std::string folder;  ///< its run folder
 };
 
 /// How many times as fast, with the interval that holds it in 95 of 100 cases.
@@ -45,5 +47,28 @@ struct LossProof {
   std::string reason;  ///< of an unknown one
 };
 std::string_view to_string(LossProof::Verdict verdict);
+
+/// What became of one fix in the search.
+struct TriedFix {
+  PlannedFix fix;
+  std::string why;  ///< it was worth a trial
+  bool kept = false;
+  std::optional<double> speedup;  ///< beside those that were kept before it; nothing when it was not measured
+  std::string reason;             ///< why it was dropped
+};
+
+/// The answer of `tune`: the plan, how it was found, and the proof.
+struct Tuning {
+  Plan plan;
+  std::vector<TriedFix> tried;
+  double before_ms = 0;  ///< of a step, in the search
+  double after_ms = 0;
+  double samples_per_step = 0;
+  std::string failure;  ///< why nothing could be tried; empty when it could
+  SpeedProof speed;
+  LossProof loss;
+
+  bool is_proved() const { return speed.is_faster() && loss.verdict == LossProof::Verdict::not_worse; }
+};
 
 }  // namespace fullwatt::model

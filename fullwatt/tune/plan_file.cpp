@@ -99,10 +99,7 @@ model::PlannedFix fix_of(const YAML::Node& node) {
 void check_beside(const YAML::Node& node, const std::string& id, const std::vector<model::PlannedFix>& others) {
   for (const auto& other : others) {
     if (other.id == id) wrong(node, "the fix '" + id + "' stands twice");
-    const auto excludes = [](const std::string& one, const std::string& two) {
-      return std::ranges::find(catalog::find_fix(one)->unlike, two) != catalog::find_fix(one)->unlike.end();
-    };
-    if (excludes(id, other.id) || excludes(other.id, id))
+    if (catalog::exclude_each_other(id, other.id))
       wrong(node, "the fixes '" + id + "' and '" + other.id + "' cannot stand beside each other");
   }
 }

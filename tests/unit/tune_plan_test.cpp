@@ -62,6 +62,8 @@ TEST(TunePlanTest, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(refused("version: 1\nfixes:\n  - {id: compile, dynamic: maybe}\n"),
             "line 3: dynamic must be true or false, not 'maybe'");
   EXPECT_EQ(refused("version: 1\nfixes:\n  - id: bf16\n  - id: bf16\n"), "line 4: the fix 'bf16' stands twice");
+  EXPECT_EQ(refused("version: 1\nfixes:\n  - {id: sample-cache, gigabytes: 1}\n  - {id: loader-workers, count: 2}\n"),
+            "line 4: the fixes 'loader-workers' and 'sample-cache' cannot stand beside each other");
   EXPECT_EQ(refused("version: 2\nfixes: []\n"), "line 1: a plan of version 1 is needed");
   EXPECT_EQ(refused("fixes: []\n"), "line 1: a plan of version 1 is needed");
   EXPECT_EQ(refused("version: 1\nfixes: 7\n"), "line 1: 'fixes' must be a list");

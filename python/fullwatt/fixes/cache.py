@@ -5,17 +5,20 @@ again. When anything turns out otherwise it falls away, and the loader goes on a
 """
 
 import copy
+import itertools
+import os
 import random
 import sys
 import time
 
 from ..weak import Known
-from .loaders import why_no_workers
+from .loaders import draw_seed, why_no_workers
 
 NAME = "sample-cache"
 PROBES = 8  # samples that are fetched twice
 PACK_BATCH = 256
 SHARE_OF_FREE = 0.5  # of the memory that is free when packing begins
+TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
 FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
 
 
@@ -74,22 +77,27 @@ class Caches:
 
 
 class Packed:
-    """All samples of a data set, each part of a sample in one tensor."""
+    """The samples of a data set, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order."""
 
-    def __init__(self, tools, twin, leaves, form):
+    def __init__(self, tools, twin, leaves, form, rows):
         self._tools = tools
         self._twin = twin
         self._leaves = leaves
         self._form = form
+        self._rows = rows
         self.count = len(leaves[0])
         self.bytes = sum(leaf.nelement() * leaf.element_size() for leaf in leaves)
         self.is_broken = False
         self._until_audit = self._distance = FIRST_AUDIT
 
     def batch(self, indices):
-        """What the loader's own fetching and collating would give."""
+        """What the loader's own fetching and collating would give, or None where samples are missing."""
         torch = self._tools.torch
         places = torch.as_tensor(indices)
+        if self._rows is not None:
+            places = self._rows[places]
+            if int(places.min()) < 0:
+                return None
         return torch.utils._pytree.tree_unflatten([leaf.index_select(0, places) for leaf in self._leaves], self._form)
 
     def audit(self, indices, must=False):
@@ -99,19 +107,21 @@ class Packed:
             return
         self._distance = min(2 * self._distance, RAREST_AUDIT)
         self._until_audit = self._distance
-        index = int(indices[len(indices) // 2])
-        why = self._why_broken(index)
+        why = self._why_broken(int(indices[len(indices) // 2]))
         if why:
             self.is_broken = True
             self._tools.agent.attempt(self._tools.report.undone, NAME, why)
 
     def _why_broken(self, index):
         torch = self._tools.torch
+        row = index if self._rows is None else int(self._rows[index])
+        if row < 0:
+            return ""
         try:
             now, _ = leaves_of(torch, fetch(torch, self._twin, [index]))
         except Exception as error:
             return "fetching sample %d again raised %s" % (index, type(error).__name__)
-        then = [leaf[index:index + 1] for leaf in self._leaves]
+        then = [leaf[row:row + 1] for leaf in self._leaves]
         return "" if is_same(torch, now, then) else "sample %d is not what it was: the data set changes" % index
 
 
@@ -132,7 +142,9 @@ def make_iterator_class(torch):
             if not packed.is_broken:
                 packed.audit(indices, must=self._is_first)
                 self._is_first = False
-            data = packed.batch(indices) if not packed.is_broken else fetch(torch, self._loader, indices)
+            data = packed.batch(indices) if not packed.is_broken else None
+            if data is None:
+                data = fetch(torch, self._loader, indices)
             return torch.utils.data._utils.pin_memory.pin_memory(data) if self._pin_memory else data
 
     return CachedIterator
@@ -144,21 +156,49 @@ def pack(tools, loader, most_bytes, workers):
     twin = twin_of(torch, loader)
     count = check(torch, twin)
     first, form = leaves_of(torch, fetch(torch, twin, [0]))
-    size = count * sum(leaf.nelement() * leaf.element_size() for leaf in first)
+    order = upcoming(torch, loader, count)
+    size = len(order) * sum(leaf.nelement() * leaf.element_size() for leaf in first)
     room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
     if size > room:
         raise Refused("its %d samples take %.1f GB, and there is room for %.1f" % (count, size / 1e9, room / 1e9))
-    leaves = [torch.empty((count,) + leaf.shape[1:], dtype=leaf.dtype) for leaf in first]
+    leaves = [torch.empty((len(order),) + leaf.shape[1:], dtype=leaf.dtype) for leaf in first]
     done = 0
-    for batch in batches_in_order(torch, loader, count, workers):
-        rows, its_form = leaves_of(torch, batch)
-        length = min(PACK_BATCH, count - done)
-        if its_form != form or any(row.shape != (length,) + leaf.shape[1:] or row.dtype != leaf.dtype for row, leaf in zip(rows, leaves)):
+    for batch in batches_in_order(torch, loader, order, workers):
+        parts, its_form = leaves_of(torch, batch)
+        length = min(PACK_BATCH, len(order) - done)
+        if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
             raise Refused("its samples differ in form")
-        for row, leaf in zip(rows, leaves):
-            leaf[done:done + length] = row
+        for part, leaf in zip(parts, leaves):
+            leaf[done:done + length] = part
         done += length
-    return Packed(tools, twin, leaves, form)
+    return Packed(tools, twin, leaves, form, rows_of(torch, order, count))
+
+
+def upcoming(torch, loader, count):
+    """The samples to pack: all, but in a trial only those that its steps will use, by the sampler's own order, drawn ahead and put back."""
+    steps = os.environ.get("FULLWATT_STEPS", "") if os.environ.get("FULLWATT_TRIAL") else ""
+    known = (torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler, torch.utils.data.SubsetRandomSampler,
+             torch.utils.data.WeightedRandomSampler, torch.utils.data.DistributedSampler)  # fmt: skip
+    if not steps.isdigit() or type(loader.sampler) not in known or type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
+        return range(count)
+    generators = [torch.default_generator] + [owner.generator for owner in (loader, loader.sampler) if getattr(owner, "generator", None) is not None]
+    states = [generator.get_state() for generator in generators]
+    try:
+        draw_seed(torch, loader)
+        batches = list(itertools.islice(iter(loader.batch_sampler), int(steps) + TRIAL_EXTRA))
+    finally:
+        for generator, state in zip(generators, states):
+            generator.set_state(state)
+    return sorted({int(index) for batch in batches for index in batch})
+
+
+def rows_of(torch, order, count):
+    """Where each sample lies, or None when all lie in order."""
+    if len(order) == count:
+        return None
+    rows = torch.full((count,), -1, dtype=torch.int64)
+    rows[torch.as_tensor(order)] = torch.arange(len(order))
+    return rows
 
 
 def twin_of(torch, loader):
@@ -232,10 +272,10 @@ def fetch(torch, loader, indices):
     return kind.create_fetcher(loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last).fetch(indices)
 
 
-def batches_in_order(torch, loader, count, workers):
-    """All samples, one after the other, by a copy of the loader that draws from a random state of its own."""
+def batches_in_order(torch, loader, order, workers):
+    """These samples, one after the other, by a copy of the loader that draws from a random state of its own."""
     own = copy.copy(loader)
-    order = torch.utils.data.BatchSampler(range(count), PACK_BATCH, False)
+    order = torch.utils.data.BatchSampler(order, PACK_BATCH, False)
     workers = 0 if why_no_workers(torch, loader) else max(workers, loader.num_workers)
     vars(own).update(batch_sampler=order, num_workers=workers, prefetch_factor=2 if workers else None, persistent_workers=False,
                      pin_memory=False, generator=torch.Generator(), _iterator=None)  # fmt: skip

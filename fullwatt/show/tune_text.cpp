@@ -1,0 +1,66 @@
+#include "fullwatt/show/tune_text.hpp"
+
+#include "catalog/fixes.hpp"
+#include <fmt/format.h>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/show/numbers.hpp"
+#include "fullwatt/show/words.hpp"
+
+namespace fullwatt::show {
+namespace {
+
+std::string factor(double speedup) {
+  return fmt::format("{:.2f}×", speedup);
+}
+
+std::string title_of(const std::string& id, Language language) {
+  const auto* fix = catalog::find_fix(id);
+  return fix != nullptr ? std::string(fix->title.in(language)) : base::printable(id, 40);
+}
+
+std::string say(std::string_view key, const Style& style, const Facts& facts = {}) {
+  return plain_symbols(style, fill(catalog::label(key, style.language), facts));
+}
+
+std::string speed_line(const model::SpeedProof& speed, const Style& style) {
+  return say(speed.is_faster() ? "tune_faster" : "tune_not_faster", style,
+             {{"factor", factor(speed.speedup)},
+              {"value", fmt::format("{}–{}", factor(speed.low), factor(speed.high))},
+              {"count", std::to_string(speed.pairs)}});
+}
+
+std::string loss_line(const model::LossProof& loss, const Style& style) {
+  return say("tune_loss_" + base::lower(std::string(to_string(loss.verdict))), style,
+             {{"value", fmt::format("{:+.3g}", loss.difference)},
+              {"limit", fmt::format("{:.3g}", loss.margin)},
+              {"count", std::to_string(loss.pairs)},
+              {"step", std::to_string(loss.steps)},
+              {"reason", base::printable(loss.reason, 200)}});
+}
+
+}  // namespace
+
+std::string tried_line(const model::TriedFix& tried, const Style& style) {
+  const auto mark = paint(style, tried.kept ? Ink::green : Ink::dim, plain_symbols(style, tried.kept ? "✓" : "–"));
+  const auto outcome = tried.speedup ? factor(*tried.speedup) : base::printable(tried.reason, 100);
+  return fmt::format("{} {:<18} {:<8} {}\n", mark, tried.fix.id, plain_symbols(style, outcome),
+                     plain_symbols(style, title_of(tried.fix.id, style.language)));
+}
+
+std::string tune_text(const model::Tuning& tuning, const Style& style) {
+  if (!tuning.failure.empty())
+    return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}}) + "\n";
+  if (tuning.plan.fixes.empty()) return say("tune_nothing", style) + "\n";
+  std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
+  out += "  " + speed_line(tuning.speed, style) + "\n  " + loss_line(tuning.loss, style) + "\n\n";
+  out += say(tuning.is_proved() ? "tune_proved" : "tune_not_proved", style,
+             {{"factor", factor(tuning.speed.speedup)},
+              {"count", std::to_string(tuning.plan.fixes.size())},
+              {"ms", figure(tuning.before_ms)},
+              {"step", figure(tuning.after_ms)}}) +
+         "\n";
+  return out;
+}
+
+}  // namespace fullwatt::show

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "fullwatt/model/proof.hpp"
+#include "fullwatt/show/style.hpp"
+
+namespace fullwatt::show {
+
+/// One line about a fix that was tried, as soon as it was.
+std::string tried_line(const model::TriedFix& tried, const Style& style);
+
+/// The whole answer for a terminal: what was tried, the proof, and the sentence that counts.
+std::string tune_text(const model::Tuning& tuning, const Style& style);
+
+}  // namespace fullwatt::show

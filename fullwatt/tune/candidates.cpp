@@ -1,0 +1,183 @@
+#include "fullwatt/tune/candidates.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "catalog/fixes.hpp"
+
+#include "fullwatt/base/version.hpp"
+
+namespace fullwatt::tune {
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+using Proposal = std::optional<Candidate>;
+constexpr std::uint64_t kGigabyte = 1ULL << 30;
+constexpr int kMostWorkers = 16;
+constexpr int kPrefetch = 4;
+
+Proposal propose(std::string why, Settings settings = {}) {
+  return Candidate{{{}, std::move(settings), std::nullopt}, std::move(why)};
+}
+
+bool on_gpu(const Situation& now) {
+  return now.facts.on_gpu();
+}
+
+/// Tensor cores that know TF32 and bfloat16.
+bool has_ampere(const Situation& now) {
+  return on_gpu(now) && std::ranges::any_of(now.facts.gpus, [](const auto& gpu) {
+           return base::Version(gpu.capability) >= base::Version("8.0");
+         });
+}
+
+bool has_layer(const Situation& now, std::string_view name) {
+  const auto* model = now.facts.largest_model();
+  return model != nullptr &&
+         std::ranges::any_of(model->modules, [&](const auto& entry) { return entry.first.starts_with(name); });
+}
+
+/// The first finding of the run that a fix takes away.
+const model::Finding* mended_by(const Situation& now, std::string_view fix) {
+  const auto* entry = catalog::find_fix(fix);
+  const auto found = std::ranges::find_if(now.explanation.findings, [&](const auto& finding) {
+    return std::ranges::find(entry->mends, finding.id) != entry->mends.end();
+  });
+  return found != now.explanation.findings.end() ? &*found : nullptr;
+}
+
+/// A fix that is worth trying because of a finding.
+Proposal for_finding(const Situation& now, std::string_view fix, Settings settings = {}) {
+  const auto* finding = mended_by(now, fix);
+  if (finding == nullptr) return std::nullopt;
+  return propose("mends " + finding->id, std::move(settings));
+}
+
+Proposal tf32(const Situation& now) {
+  if (!has_ampere(now) || now.facts.setting("matmul.precision") != "highest") return std::nullopt;
+  return propose("float32 products run without tensor cores");
+}
+
+Proposal bf16(const Situation& now) {
+  const auto uses_autocast = std::ranges::any_of(now.facts.autocasts, &explain::AutocastFact::enabled);
+  const auto* model = now.facts.largest_model();
+  if (!has_ampere(now) || uses_autocast || model == nullptr || !model->dtypes.contains("float32")) return std::nullopt;
+  return propose("the model runs in float32");
+}
+
+Proposal cudnn_benchmark(const Situation& now) {
+  if (!on_gpu(now) || !has_layer(now, "Conv") || now.facts.flag("cudnn.benchmark") == true) return std::nullopt;
+  return propose("convolutions run by cuDNN's guess");
+}
+
+Proposal channels_last(const Situation& now) {
+  const auto* model = now.facts.largest_model();
+  if (!has_layer(now, "Conv2d") || model->channels_last.value_or(0) > 0.5) return std::nullopt;
+  return propose("convolutions over images in the order NCHW");
+}
+
+/// On a CPU compiling takes longer than most trials.
+Proposal compile(const Situation& now) {
+  const auto* model = now.facts.largest_model();
+  if (!on_gpu(now) || model == nullptr || model->compiled == true) return std::nullopt;
+  return propose("the model is not compiled");
+}
+
+Proposal fused_optimizer(const Situation& now) {
+  constexpr std::array<std::string_view, 4> kFused{"Adam", "AdamW", "SGD", "Adagrad"};
+  const auto can = [&](const auto& optimizer) {
+    return optimizer.fused != true && std::ranges::find(kFused, optimizer.class_name) != kFused.end();
+  };
+  const auto found = std::ranges::find_if(now.facts.optimizers, can);
+  if (found == now.facts.optimizers.end()) return std::nullopt;
+  return propose(found->class_name + " is not fused");
+}
+
+Proposal anomaly_off(const Situation& now) {
+  return for_finding(now, "anomaly-off");
+}
+
+Proposal gc_freeze(const Situation& now) {
+  return for_finding(now, "gc-freeze");
+}
+
+Proposal threads(const Situation& now) {
+  return for_finding(now, "threads", {{"count", std::to_string(now.cpus)}});
+}
+
+Proposal allocator(const Situation& now) {
+  return for_finding(now, "allocator", {{"settings", "expandable_segments:True"}});
+}
+
+Proposal sample_cache(const Situation& now) {
+  const auto* loader = now.facts.training_loader();
+  const auto gigabytes = now.memory_free_bytes / 2 / kGigabyte;
+  if (loader == nullptr || loader->iterable || !loader->dataset_length || gigabytes == 0) return std::nullopt;
+  return for_finding(now, "sample-cache",
+                     {{"gigabytes", std::to_string(std::min<std::uint64_t>(gigabytes, 4096))},
+                      {"workers", std::to_string(std::min(now.cpus, kMostWorkers))}});
+}
+
+Proposal loader_workers(const Situation& now) {
+  const auto* loader = now.facts.training_loader();
+  const auto count = std::min(now.cpus, kMostWorkers);
+  if (loader == nullptr || loader->iterable || loader->num_workers == count) return std::nullopt;
+  return for_finding(now, "loader-workers", {{"count", std::to_string(count)}});
+}
+
+Proposal loader_prefetch(const Situation& now) {
+  return for_finding(now, "loader-prefetch", {{"factor", std::to_string(kPrefetch)}});
+}
+
+Proposal loader_persistent(const Situation& now) {
+  return for_finding(now, "loader-persistent");
+}
+
+Proposal loader_pinned(const Situation& now) {
+  const auto* loader = now.facts.training_loader();
+  if (!on_gpu(now) || loader == nullptr || loader->pin_memory == true) return std::nullopt;
+  return propose("batches are not in pinned memory");
+}
+
+Proposal non_blocking(const Situation& now) {
+  if (!on_gpu(now)) return std::nullopt;
+  return propose("copies to the GPU may wait");
+}
+
+struct Rule {
+  std::string_view fix;
+  Proposal (*propose)(const Situation&);
+};
+constexpr Rule kRules[] = {{"tf32", tf32},
+                           {"bf16", bf16},
+                           {"cudnn-benchmark", cudnn_benchmark},
+                           {"channels-last", channels_last},
+                           {"compile", compile},
+                           {"fused-optimizer", fused_optimizer},
+                           {"anomaly-off", anomaly_off},
+                           {"gc-freeze", gc_freeze},
+                           {"threads", threads},
+                           {"allocator", allocator},
+                           {"sample-cache", sample_cache},
+                           {"loader-workers", loader_workers},
+                           {"loader-prefetch", loader_prefetch},
+                           {"loader-persistent", loader_persistent},
+                           {"loader-pinned", loader_pinned},
+                           {"non-blocking", non_blocking}};
+
+}  // namespace
+
+std::vector<Candidate> candidates(const Situation& situation) {
+  std::vector<Candidate> found;
+  for (const auto& rule : kRules) {
+    auto proposal = rule.propose(situation);
+    if (!proposal) continue;
+    proposal->fix.id = rule.fix;
+    found.push_back(*std::move(proposal));
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& one) { return catalog::find_fix(one.fix.id)->order; });
+  return found;
+}
+
+}  // namespace fullwatt::tune

@@ -1,0 +1,128 @@
+#include "fullwatt/tune/trial.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/facts.hpp"
+#include "fullwatt/explain/steps.hpp"
+#include "fullwatt/explain/summary.hpp"
+#include "fullwatt/record/run_folder.hpp"
+#include "fullwatt/tune/plan_file.hpp"
+#include "fullwatt/tune/supervise.hpp"
+
+namespace fullwatt::tune {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::uint64_t kWarmUp = 12;  ///< steps until the agent's own hooks are settled
+constexpr std::size_t kTailLines = 3;
+
+base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
+  auto environment = setup.environment(run);
+  environment["FULLWATT_STEPS"] = std::to_string(request.steps);
+  const nlohmann::json wanted{{"losses", request.losses}, {"seed_offset", request.seed_offset}};
+  environment["FULLWATT_TRIAL"] = wanted.dump();
+  if (!request.windows) environment["FULLWATT_WINDOWS"] = "off";
+  // Experiment loggers write to a service, which no layer of files holds back.
+  environment["WANDB_MODE"] = "offline";
+  environment["MLFLOW_TRACKING_URI"] = "file:///tmp/fullwatt-trial-mlruns";
+  environment["COMET_MODE"] = "offline";
+  if (!request.plan.fixes.empty()) {
+    std::ofstream(run + "/plan.json") << plan_for_agent(request.plan);
+    environment["FULLWATT_PLAN"] = run + "/plan.json";
+    set_environment(request.plan, environment);
+  }
+  return environment;
+}
+
+/// The end of what the program wrote to standard error.
+std::string last_words(const std::string& text) {
+  const auto lines = base::lines(base::trim(text));
+  std::vector<std::string> tail;
+  for (std::size_t i = lines.size() - std::min(lines.size(), kTailLines); i < lines.size(); ++i)
+    tail.push_back(base::printable(lines[i], 200));
+  return base::join(tail, " / ");
+}
+
+std::string failure_of(const base::ChildResult& ended) {
+  if (ended.exit_code == kTimedOut || ended.timed_out) return "it was not over in time";
+  if (ended.signal != 0) return fmt::format("it was ended by signal {}", ended.signal);
+  if (ended.exit_code != 0) return fmt::format("exit code {}: {}", ended.exit_code, last_words(ended.err));
+  return {};
+}
+
+/// The process that trained: of several the first rank.
+const model::TrainingProcess* trainer_of(const model::Run& run) {
+  const auto found = std::ranges::find_if(run.processes, [](const auto& process) {
+    return process.role == model::TrainingProcess::Role::trainer && process.step_count > 0;
+  });
+  return found != run.processes.end() ? &*found : nullptr;
+}
+
+/// The sum of a step's losses, of those from the first step on without a gap.
+std::vector<double> losses_by_step(const model::TrainingProcess& trainer) {
+  std::vector<double> losses;
+  for (const auto& loss : trainer.losses) {
+    if (loss.step == losses.size() + 1) losses.push_back(0);
+    if (loss.step == losses.size() && loss.step > 0) losses.back() += loss.value;
+  }
+  return losses;
+}
+
+void measure(const model::TrainingProcess& trainer, model::Trial& trial) {
+  const auto steps = explain::find_steps(trainer);
+  for (const auto place : steps.plain) {
+    if (steps.all[place].number > kWarmUp) trial.step_ms.push_back(steps.all[place].ms());
+  }
+  trial.samples_per_step = steps.samples;
+  trial.losses = losses_by_step(trainer);
+  trial.fixes = explain::fixes_of(explain::parse_facts(trainer));
+  if (trial.step_ms.empty()) trial.failure = "too few steps were seen";
+}
+
+}  // namespace
+
+model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
+  model::Trial trial;
+  trial.plan = request.plan;
+  trial.seed_offset = request.seed_offset;
+  trial.folder = fmt::format("{}/{}/run", setup.folder, number);
+  const auto scratch = fmt::format("{}/{}/sandbox", setup.folder, number);
+  std::error_code error;
+  fs::create_directories(trial.folder, error);
+  fs::create_directories(scratch, error);
+  base::ChildOptions options;
+  options.argv = {setup.program, "__trial", scratch, trial.folder, std::to_string(request.limit.count())};
+  options.argv.insert(options.argv.end(), setup.command.begin(), setup.command.end());
+  options.environment = environment_for(setup, request, trial.folder);
+  options.limit = request.limit + std::chrono::seconds(10);
+  const auto ended = base::run_child(options);
+  fs::remove_all(scratch, error);
+  if (!ended) {
+    trial.failure = ended.error().message;
+    return trial;
+  }
+  trial.seconds = ended->seconds;
+  trial.failure = failure_of(*ended);
+  std::vector<std::string> remarks;
+  record::shrink_spools(trial.folder);
+  model::RunInfo info;
+  info.command = setup.command;
+  info.seconds = trial.seconds;
+  static_cast<void>(record::write_info(trial.folder, info));
+  const auto run = record::read_run(trial.folder, remarks);
+  const auto* trainer = run ? trainer_of(*run) : nullptr;
+  if (trainer != nullptr) {
+    measure(*trainer, trial);
+  } else if (trial.failure.empty()) {
+    trial.failure = "it made no training step";
+  }
+  return trial;
+}
+
+}  // namespace fullwatt::tune

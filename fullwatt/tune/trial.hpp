@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fullwatt/base/process.hpp"
+#include "fullwatt/model/proof.hpp"
+
+namespace fullwatt::tune {
+
+/// What a trial is to be.
+struct TrialRequest {
+  model::Plan plan;
+  std::uint64_t steps = 0;
+  int seed_offset = 0;
+  bool losses = false;   ///< of every step
+  bool windows = false;  ///< record what explains a step, too
+  std::chrono::milliseconds limit{0};
+};
+
+/// How trials are started on this machine.
+struct TrialSetup {
+  std::string program;               ///< fullwatt itself, which is the sandbox
+  std::vector<std::string> command;  ///< the user's
+  std::string folder;                ///< for the trials' own folders
+  /// The environment with the agent in it, for a run folder.
+  std::function<base::Environment(const std::string& run_folder)> environment;
+};
+
+/// Starts the program once, in a sandbox, for that many steps. What goes wrong is told in the trial itself.
+model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number);
+
+}  // namespace fullwatt::tune

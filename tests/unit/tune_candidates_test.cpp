@@ -1,0 +1,102 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "fullwatt/tune/candidates.hpp"
+
+namespace fullwatt::tune {
+namespace {
+
+struct Case {
+  model::Explanation explanation;
+  explain::ProcessFacts facts;
+
+  std::vector<std::string> ids() const {
+    std::vector<std::string> found;
+    for (const auto& one : candidates({explanation, facts, 8, 64ULL << 30})) found.push_back(one.fix.id);
+    return found;
+  }
+  void find(const std::string& id) {
+    model::Finding finding;
+    finding.id = id;
+    explanation.findings.push_back(finding);
+  }
+};
+
+Case image_training(const std::string& device) {
+  Case made;
+  explain::ModelFact model;
+  model.modules = {{"Conv2d", 20}, {"Linear", 1}};
+  model.dtypes = {{"float32", 1000}};
+  model.devices = {{device, 1000}};
+  model.channels_last = 0;
+  made.facts.models.push_back(model);
+  explain::OptimizerFact optimizer;
+  optimizer.class_name = "AdamW";
+  made.facts.optimizers.push_back(optimizer);
+  explain::LoaderFact loader;
+  loader.dataset_length = 1000;
+  loader.num_workers = 0;
+  made.facts.loaders.push_back(loader);
+  made.facts.settings["first-step"] = {{"matmul.precision", "highest"}, {"cudnn.benchmark", "false"}};
+  if (device != "cpu") made.facts.gpus.push_back({.index = 0, .name = "H200", .capability = "9.0"});
+  return made;
+}
+
+bool has(const std::vector<std::string>& ids, std::string_view id) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
+TEST(TuneCandidatesTest, AnImageTrainingOnAGpuGetsPrecisionFirstAndTheLoaderLast) {
+  auto training = image_training("cuda:0");
+  training.find("loader-workers-zero");
+  const auto ids = training.ids();
+  const std::vector<std::string> expected{
+      "tf32",         "bf16",           "cudnn-benchmark", "channels-last", "compile", "fused-optimizer",
+      "sample-cache", "loader-workers", "loader-pinned",   "non-blocking"};
+  EXPECT_EQ(ids, expected);
+}
+
+TEST(TuneCandidatesTest, OnACpuNothingOfAGpuIsTried) {
+  const auto ids = image_training("cpu").ids();
+  for (const auto* id : {"tf32", "bf16", "cudnn-benchmark", "compile", "loader-pinned", "non-blocking"})
+    EXPECT_FALSE(has(ids, id)) << id;
+  EXPECT_TRUE(has(ids, "channels-last"));
+  EXPECT_TRUE(has(ids, "fused-optimizer"));
+}
+
+TEST(TuneCandidatesTest, WhatIsInForceAlreadyIsNotTried) {
+  auto training = image_training("cuda:0");
+  training.facts.models[0].channels_last = 1;
+  training.facts.models[0].compiled = true;
+  training.facts.optimizers[0].fused = true;
+  training.facts.loaders[0].pin_memory = true;
+  training.facts.autocasts.push_back({.device = "cuda", .dtype = "bfloat16", .enabled = true});
+  training.facts.settings["first-step"] = {{"matmul.precision", "high"}, {"cudnn.benchmark", "true"}};
+  EXPECT_EQ(training.ids(), std::vector<std::string>{"non-blocking"});
+}
+
+TEST(TuneCandidatesTest, AnIterableDataSetIsLeftToItsOwnLoader) {
+  auto training = image_training("cpu");
+  training.find("loader-workers-zero");
+  training.facts.loaders[0].iterable = true;
+  EXPECT_FALSE(has(training.ids(), "sample-cache"));
+  EXPECT_FALSE(has(training.ids(), "loader-workers"));
+}
+
+TEST(TuneCandidatesTest, FindingsBringTheirFixesWithSettingsForThisMachine) {
+  auto training = image_training("cpu");
+  training.find("threads-oversubscribed");
+  training.find("garbage-collection-pauses");
+  training.find("loader-workers-respawned");
+  const auto found = candidates({training.explanation, training.facts, 8, 64ULL << 30});
+  const auto threads = std::ranges::find(found, "threads", [](const auto& one) { return one.fix.id; });
+  ASSERT_NE(threads, found.end());
+  EXPECT_EQ(threads->fix.settings.at("count"), "8");
+  EXPECT_EQ(threads->why, "mends threads-oversubscribed");
+  EXPECT_TRUE(has(training.ids(), "gc-freeze"));
+  EXPECT_TRUE(has(training.ids(), "loader-persistent"));
+}
+
+}  // namespace
+}  // namespace fullwatt::tune
