@@ -1,5 +1,7 @@
 #include "fullwatt/show/tune_text.hpp"
 
+#include <algorithm>
+
 #include "catalog/fixes.hpp"
 #include <fmt/format.h>
 
@@ -43,9 +45,11 @@ std::string loss_line(const model::LossProof& loss, const Style& style) {
 
 std::string tried_line(const model::TriedFix& tried, const Style& style) {
   const auto mark = paint(style, tried.kept ? Ink::green : Ink::dim, plain_symbols(style, tried.kept ? "✓" : "–"));
-  const auto outcome = tried.speedup ? factor(*tried.speedup) : base::printable(tried.reason, 100);
-  return fmt::format("{} {:<18} {:<8} {}\n", mark, tried.fix.id, plain_symbols(style, outcome),
-                     plain_symbols(style, title_of(tried.fix.id, style.language)));
+  const auto speedup = plain_symbols(style, tried.speedup ? factor(*tried.speedup) : "");
+  const auto padding = std::string(static_cast<std::size_t>(std::max(0, 8 - display_width(speedup))), ' ');
+  const auto reason = tried.kept ? std::string() : " (" + base::printable(tried.reason, 100) + ")";
+  return fmt::format("{} {:<18} {}{}{}{}\n", mark, tried.fix.id, speedup, padding,
+                     plain_symbols(style, title_of(tried.fix.id, style.language)), paint(style, Ink::dim, reason));
 }
 
 std::string tune_text(const model::Tuning& tuning, const Style& style) {

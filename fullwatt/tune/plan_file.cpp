@@ -177,12 +177,15 @@ std::string plan_to_yaml(const model::Plan& plan) {
   YAML::Emitter out;
   out << YAML::BeginMap << YAML::Key << "version" << YAML::Value << model::Plan::kVersion;
   const auto& target = plan.made_for;
-  out << YAML::Key << "made_for" << YAML::Value << YAML::BeginMap;
-  for (const auto& [key, value] : {std::pair{"torch", target.torch}, std::pair{"gpu", target.gpu},
-                                   std::pair{"model", target.model}, std::pair{"script", target.script}}) {
-    if (!value.empty()) out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
+  if (target != model::PlanTarget{}) {
+    out << YAML::Key << "made_for" << YAML::Value << YAML::BeginMap;
+    for (const auto& [key, value] : {std::pair{"torch", target.torch}, std::pair{"gpu", target.gpu},
+                                     std::pair{"model", target.model}, std::pair{"script", target.script}}) {
+      if (!value.empty()) out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
+    }
+    out << YAML::EndMap;
   }
-  out << YAML::EndMap << YAML::Key << "fixes" << YAML::Value << YAML::BeginSeq;
+  out << YAML::Key << "fixes" << YAML::Value << YAML::BeginSeq;
   for (const auto& planned : plan.fixes) {
     const auto* fix = catalog::find_fix(planned.id);
     out << YAML::BeginMap << YAML::Key << "id" << YAML::Value << planned.id;
