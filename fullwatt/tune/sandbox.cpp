@@ -25,10 +25,9 @@ using base::Result;
 constexpr std::size_t kMostAttached = 2000;
 
 Result<void> failed(const std::string& what) {
-  return base::fail(
-      Error::Kind::refused, what + ": " + std::strerror(errno),
-      "Trials need user namespaces and overlay file systems; without them 'fullwatt tune' watches what the "
-      "program writes instead.");
+  return base::fail(Error::Kind::refused, what + ": " + std::strerror(errno),
+                    "Trials need user namespaces (or root) and overlay file systems, which this machine or container "
+                    "does not offer.");
 }
 
 std::string slurp(const std::string& path) {

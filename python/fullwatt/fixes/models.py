@@ -39,7 +39,7 @@ class Models:
             return
         self._known.put(module, True)
         why = why_not(self._torch, module)
-        call, inner = module._compiled_call_impl or module._call_impl, None
+        call, inner = getattr(module, "_compiled_call_impl", None) or module._call_impl, None
         for place in sorted(self._layers, reverse=True):
             name, make = self._layers[place]
             try:

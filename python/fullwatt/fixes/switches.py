@@ -10,7 +10,6 @@ class Switch:
         self._tools = tools
         self._name = name
         self._read = read
-        self._write = write
         self._what = what
         write()
         self.check()
