@@ -196,8 +196,9 @@ class Builder {
     } else {
       std::ofstream(inside(path)).flush();
     }
-    if (::mount(path.c_str(), inside(path).c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0 && !is_mount(path))
-      static_cast<void>(protect(inside(path)));
+    if (::mount(path.c_str(), inside(path).c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0 || is_mount(path)) return;
+    // What cannot be protected is better not there.
+    if (!protect(inside(path))) ::umount2(inside(path).c_str(), MNT_DETACH);
   }
 
   static std::vector<std::string> names_in(const std::string& folder) {

@@ -114,7 +114,7 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   model::RunInfo info;
   info.command = setup.command;
   info.seconds = trial.seconds;
-  static_cast<void>(record::write_info(trial.folder, info));
+  if (const auto written = record::write_info(trial.folder, info); !written) trial.failure = written.error().message;
   const auto run = record::read_run(trial.folder, remarks);
   const auto* trainer = run ? trainer_of(*run) : nullptr;
   if (trainer != nullptr) {
