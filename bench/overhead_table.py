@@ -2,72 +2,102 @@
 
 import statistics
 
-WHOLE, PROFILER_SHARE, BARE_NOISE = 0.01, 0.2, 0.02
+MEDIAN, WORST, WORST_US, WHOLE, PROFILER_SHARE = 0.005, 0.01, 10.0, 0.01, 0.2
+TELLING = 0.05  # where torch.profiler costs less, a share of its cost says nothing
+MARKS = {None: "not decided: noise", True: "yes", False: "**no**"}
 
 
-def ratios(repeats, over, under):
-    """over/under − 1 within each repeat; each is a pair of way and figure."""
-    found = []
-    for repeat in repeats:
-        a, b = (repeat.get(way, {}).get(figure) for way, figure in (over, under))
-        if a and b:
-            found.append(a / b - 1)
-    return sorted(found)
+class Cost:
+    """A median with the 95 % interval of the order statistics: no assumption about how the noise is spread."""
+
+    def __init__(self, values):
+        values = sorted(values)
+        reach = 0.98 * len(values) ** 0.5
+        low, high = round(len(values) / 2 - reach) - 1, round(len(values) / 2 + reach)
+        self.middle = statistics.median(values)
+        self.low, self.high = values[max(0, low)], values[min(len(values) - 1, high)]
+        self.count = len(values)
+
+    def at_most(self, limit):
+        """Whether it is below the limit: None where the noise does not let anybody say."""
+        return True if self.high <= limit else False if self.low > limit else None
+
+    def text(self, scale, unit, digits=2):
+        middle, low, high = (f"{scale * value:+.{digits}f}" for value in (self.middle, self.low, self.high))
+        return f"{middle} {unit} ({low} … {high})"
 
 
-def middle(values):
-    return statistics.median(values) if values else None
+def pooled(results, key):
+    values = [value for result in results for value in result[key]]
+    return Cost(values) if values else None
 
 
-def percent(values):
-    """Median and range of the repeats."""
-    if not values:
-        return "–"
-    text = f"{100 * middle(values):+.2f} %"
-    return text if len(values) == 1 else f"{text} ({100 * values[0]:+.2f} … {100 * values[-1]:+.2f})"
+def in_short(way, results):
+    if way == "whole":
+        return f"{100 * statistics.median(result['share'] for result in results):+.2f} %"
+    cost = pooled(results, "added")
+    return f"{cost.text(100, '%')}, {cost.count} groups" if cost else "–"
 
 
-def figures(repeats):
-    """All ratios of one workload."""
-    steps = [repeat["plain"]["step"] for repeat in repeats if repeat.get("plain", {}).get("step")]
-    return {
-        "step": middle(steps),
-        "times": ratios(repeats, ("windowed", "times"), ("windowed", "outside")), "causes": ratios(repeats, ("windowed", "causes"), ("windowed", "outside")),
-        "after": ratios(repeats, ("windowed", "after"), ("windowed", "before")), "whole": sorted(repeat["whole"]["share"] for repeat in repeats if "whole" in repeat),
-        "bare": ratios(repeats, ("bare_cupti", "inside"), ("bare_cupti", "outside")),
-        "cuda": ratios(repeats, ("profiler_cuda", "inside"), ("profiler_cuda", "outside")),
-        "both": ratios(repeats, ("profiler_both", "inside"), ("profiler_both", "outside")),
-    }
+def hooks_target(rows):
+    """(what, reached, target, met): half a percent in the middle of the workloads, and nowhere above both one percent and ten microseconds."""
+    shares, absolute = ({name: pooled(row["hooks"], key) for name, row in rows.items() if "hooks" in row} for key in ("added", "added_us"))
+    if not shares:
+        return []
+    middle = Cost([cost.middle for cost in shares.values()])
+    verdicts = {name: either(shares[name].at_most(WORST), absolute[name].at_most(WORST_US)) for name in shares}
+    beyond = [name for name, met in verdicts.items() if met is False]
+    unclear = [name for name, met in verdicts.items() if met is None]
+    reached = ", ".join(beyond) or (f"none; not decided: {', '.join(unclear)}" if unclear else "none")
+    return [("hooks, median of the workloads", f"{100 * middle.middle:+.2f} %", "0.5 %", middle.middle <= MEDIAN),
+            ("hooks, above both 1 % and 10 µs", reached, "none", False if beyond else None if unclear else True)]
+
+
+def either(a, b):
+    """Or, with None for unknown."""
+    if a or b:
+        return True
+    return None if a is None or b is None else False
+
+
+def window_targets(rows):
+    """A window of times costs what bare CUPTI costs, whose interval it must reach, and a fifth of torch.profiler."""
+    reached = []
+    both = {name: [pooled(row[way], "added") for way in ("times", "bare_cupti")] for name, row in rows.items() if "times" in row and "bare_cupti" in row}
+    if both:
+        beyond = [name for name, (times, bare) in both.items() if times.low > bare.high]
+        reached.append(("window of times, beyond bare CUPTI", ", ".join(beyond) or "none", "none", not beyond))
+    costs = {name: [pooled(row[way], "added") for way in ("times", "profiler_both")] for name, row in rows.items() if "times" in row and "profiler_both" in row}
+    telling = {name: pair for name, pair in costs.items() if pair[1].low > TELLING}
+    if telling:
+        shares = {name: times.middle / both.middle for name, (times, both) in telling.items()}
+        worst = [either(times.at_most(PROFILER_SHARE * both.low), False if times.low > PROFILER_SHARE * both.high else None) for times, both in telling.values()]
+        met = False if False in worst else None if None in worst else True
+        reached.append(("window of times, of torch.profiler's cost", ", ".join(f"{name} {share:.2f}" for name, share in shares.items()), "0.2", met))
+    return reached
+
+
+def whole_target(rows):
+    shares = [statistics.median(result["share"] for result in row["whole"]) for row in rows.values() if "whole" in row]
+    return [("a whole run, the worst", f"{100 * max(shares):.2f} %", "1 %", max(shares) <= WHOLE)] if shares else []
 
 
 def line(name, row):
-    step = "–" if row["step"] is None else f"{row['step']:.3f}"
-    parts = [percent(row[key]) for key in ("times", "causes", "after", "whole", "bare", "cuda", "both")]
-    return f"| {name} | {step} | {' | '.join(parts)} |"
+    steps = [value for results in row.values() for result in results for value in result.get("step_us", [])]
+    hooks, told = row.get("hooks", []), [result["told_us"] for result in row.get("hooks", []) if result["told_us"]]
+    added = pooled(hooks, "added_us") if hooks else None
+    parts = [name, f"{statistics.median(steps) / 1e3:.3f}" if steps else "–", added.text(1, "µs", 1) if added else "–", f"{statistics.median(told):.1f}" if told else "–"]
+    parts += [in_short(way, row[way]) if way in row else "–" for way in ("hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both", "whole")]
+    return f"| {' | '.join(parts)} |"
 
 
-def targets(rows):
-    """(what, reached, target, met or None)"""
-    whole = [middle(row["whole"]) for row in rows.values() if row["whole"]]
-    pairs = [(middle(row["times"]), middle(row["both"])) for row in rows.values() if row["times"] and row["both"] and middle(row["both"]) > 0.05]
-    bare = [middle(row["times"]) - middle(row["bare"]) for row in rows.values() if row["times"] and row["bare"]]
-    return [
-        ("a whole run, the worst", f"{100 * max(whole):.2f} %" if whole else "–", "1 %", max(whole) <= WHOLE if whole else None),
-        ("in a window of times, of torch.profiler's cost", ", ".join(f"{a / b:.2f}" for a, b in pairs) or "–", "0.2",
-         all(a <= PROFILER_SHARE * b for a, b in pairs) if pairs else None),
-        ("in a window of times, beyond bare CUPTI, the worst", f"{100 * max(bare):+.2f} %" if bare else "–", "2 % (noise)", max(bare) <= BARE_NOISE if bare else None),
-    ]
-
-
-def table(all_repeats, head, options):
-    rows = {name: figures(repeats) for name, repeats in all_repeats.items()}
-    reached = targets(rows)
-    marks = {None: "–", True: "yes", False: "**no**"}
-    lines = ["# What recording costs", "", head, "",
-             f"Made by `bench/overhead.py`: {options.repeats} repeats of {options.seconds:.0f} s, all ways in random order within each, a process each. Steps are the program's own, by its own clock. "
-             "Windows, bare CUPTI and torch.profiler are held against the steps before and after them in the same run (the mean of the middle half). Shown is the median of the repeats, in brackets the least and "
-             f"the largest. The whole run is one of {options.whole:.0f} s: what the steps in and around its windows took beyond the mean of the others, and the hooks of every step (`hooks.py`), of its length.", "",
-             "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {marks[met]} |" for what, value, target, met in reached], "",
-             "| workload | plain step, ms | window of times | window of causes | after the windows | whole run | bare CUPTI | torch.profiler CUDA | "
-             "torch.profiler CPU+CUDA |", "|---|---|---|---|---|---|---|---|---|", *[line(name, row) for name, row in rows.items()]]
+def table(rows, head, whole_seconds):
+    reached = hooks_target(rows) + window_targets(rows) + whole_target(rows)
+    lines = ["# What fullwatt costs a training", "", head, "",
+             "Made by `bench/overhead.py`. Within one process, something is turned on and off after every few steps; a group of steps with it is held against the two beside it without it. Shown is the "
+             "median over all groups with its 95 % interval. \"told\" is what fullwatt itself says that its hooks take. The whole run is one of "
+             f"{whole_seconds:.0f} s: what the steps in and around its windows took beyond the mean of the others, and the hooks of every step, of its length.", "",
+             "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {MARKS[met]} |" for what, value, target, met in reached], "",
+             "| workload | step, ms | hooks | told, µs | hooks | window of times | window of causes | bare CUPTI | torch.profiler CUDA | torch.profiler CPU+CUDA | whole run |",
+             f"|{'---|' * 11}", *[line(name, row) for name, row in rows.items()]]
     return "\n".join(lines) + "\n", any(met is False for _, _, _, met in reached)

@@ -6,11 +6,13 @@ import pathlib
 import platform
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 
 SKIPPED = 77
+WARM_UP, MARGIN = 20, 5  # steps at the beginning, and after a window, that are not like the others
 
 
 class Failed(Exception):
@@ -50,21 +52,20 @@ def call(command, folder, seconds, environment):
     return code
 
 
-def own_measurement(folder, code):
-    path = folder / "own.json"
+def own_measurement(folder, code, name="own.json"):
+    path = folder / name
     if not path.exists():
         tail = "\n".join((folder / "output.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
         raise Failed(f"exit code {code}, no measurement; the end of its output:\n{tail}")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def plain(program, seconds, launch=None, trace=False, environment=None, before=()):
-    """The program alone. `before` stands in front of it, such as a script that runs it under a profiler."""
+def plain(program, seconds, launch=None):
+    """The program alone."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        command = [*python_command(before[0], None), *before[1:], str(program)] if before else python_command(program, launch)
-        command += ["--seconds", str(seconds), "--json", str(folder / "own.json"), *["--trace"] * trace]
-        return own_measurement(folder, call(command, folder, seconds, environment))
+        command = [*python_command(program, launch), "--seconds", str(seconds), "--json", str(folder / "own.json")]
+        return own_measurement(folder, call(command, folder, seconds, None))
 
 
 def watched(fullwatt, program, seconds, launch=None, trace=False, environment=None, look=None):
@@ -79,6 +80,26 @@ def watched(fullwatt, program, seconds, launch=None, trace=False, environment=No
             tail = "\n".join((folder / "output.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
             raise Failed(f"fullwatt wrote no report; the end of the output:\n{tail}")
         return own, json.loads(reports[-1].read_text(encoding="utf-8")), look(reports[-1].parent) if look else None
+
+
+def around_windows(steps, windows):
+    """Places of the steps that were recorded, and of those right after them."""
+    return {place + after for place, (start, end) in enumerate(steps) for after in range(MARGIN + 1)
+            if any(start < closed and end > opened for _, opened, closed in windows)}
+
+
+def outside_windows(own, windows):
+    """The program's own measurement without the steps that fullwatt recorded, as fullwatt's figures are."""
+    ends = own.pop("ends_ns", [])
+    steps = list(zip(ends, ends[1:]))[WARM_UP:]
+    recorded = around_windows(steps, windows)
+    lengths = sorted((end - start) / 1e6 for place, (start, end) in enumerate(steps) if place not in recorded)
+    if not windows or len(lengths) < WARM_UP:
+        return own
+    per_step = own["samples_per_second"] * own["seconds"] / max(1, own["step_ms"]["count"])
+    mean = statistics.fmean(lengths)
+    return {**own, "samples_per_second": 1e3 * per_step / mean,
+            "step_ms": {"median": statistics.median(lengths), "mean": mean, "p05": lengths[len(lengths) // 20], "p95": lengths[-1 - len(lengths) // 20], "count": len(lengths)}}
 
 
 def first_line(command):

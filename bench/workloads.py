@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import running
+import spool
 import truth
 import verdicts
 import workloads_table
@@ -57,8 +58,10 @@ def run_one(options, name, entry, seconds, fixed):
     def keep(folder):
         if options.keep:
             shutil.copytree(folder, options.keep / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("report.html"))
+        return spool.windows(folder)
 
-    own, report, _ = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"), look=keep)
+    own, report, windows = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"), trace=True, look=keep)
+    own = running.outside_windows(own, windows)
     if options.keep:
         (options.keep / name / "own.json").write_text(json.dumps(own), encoding="utf-8")
     return verdicts.judged(name, entry, own, report, fixed.get(name, {}).get("fixed_ms"))

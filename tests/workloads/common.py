@@ -29,7 +29,8 @@ class Meter:
     """The program's own clock: `step` ends a training step and tells whether to go on."""
 
     WARM_UP = 10
-    BUSY_REPEATS = 5
+    BUSY_REPEATS, BUSY_WARM_S = 5, 0.2
+    SLEEP_HZ = 2e9  # no card of today is faster
 
     def __init__(self):
         parser = argparse.ArgumentParser()
@@ -75,12 +76,18 @@ class Meter:
                 json.dump(result, file)
 
     def busy(self, run_step):
-        """GPU time of one step by CUDA events. The queue fills behind a sleeping kernel, so the host's gaps fall out."""
+        """GPU time of one step by CUDA events. The queue fills behind a sleeping kernel, so the host's gaps fall out; steps before it keep the card as warm as
+        it is in training, for a rested one runs faster."""
         times = []
         for _ in range(self.BUSY_REPEATS):
+            started, steps = time.perf_counter(), 0
+            while time.perf_counter() - started < self.BUSY_WARM_S:
+                run_step()
+                steps += 1
+                torch.cuda.synchronize()
+            step_s = (time.perf_counter() - started) / steps
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            torch.cuda.synchronize()
-            torch.cuda._sleep(100_000_000)
+            torch.cuda._sleep(int(self.SLEEP_HZ * (2 * step_s + 0.005)))
             start.record()
             run_step()
             end.record()
