@@ -319,7 +319,8 @@ void fixes(std::ostream& out, const std::string& file, const std::set<std::strin
     const auto unlike = text_array(out, node["unlike"], "kUnlike" + n);
     const auto order = std::stoi(required(node, id, "order"));
     if (rows.contains(order)) refuse(id, "another fix has the order " + std::to_string(order));
-    rows[order] = "    {" + literal(id) + ", FixClass::" + kind + ", " + std::to_string(order) + ", " + settings +
+    const auto live = node["live"] && node["live"].as<bool>() ? ", true, " : ", false, ";
+    rows[order] = "    {" + literal(id) + ", FixClass::" + kind + ", " + std::to_string(order) + live + settings +
                   ", " + mends + ", " + unlike + ",\n     " + words(node["title"], id + " title") + ",\n     " +
                   words(node["what"], id + " what") + ",\n     " + words(node["risk"], id + " risk") + ",\n     " +
                   literal(required(node, id, "patch")) + "},\n";

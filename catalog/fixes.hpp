@@ -23,7 +23,8 @@ struct FixSetting {
 struct Fix {
   std::string_view id;
   FixClass kind;
-  int order;  ///< fixes are tried, and stand in a plan, from low to high
+  int order;  ///< fixes stand in a plan from low to high
+  bool live;  ///< can be turned on and off while the program trains
   std::span<const FixSetting> settings;
   std::span<const std::string_view> mends;   ///< ids of findings
   std::span<const std::string_view> unlike;  ///< ids of fixes that it cannot stand beside

@@ -34,7 +34,15 @@ constexpr double kMeasuredMs = 4000;       ///< of steps in a trial
 constexpr double kExplainedMs = 12000;     ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
 constexpr milliseconds kFirstLimit{120000};
-constexpr int kMostStarts = 12;  ///< to find the plan
+constexpr milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
+constexpr int kMostStarts = 12;              ///< to find the plan
+constexpr double kTurnMs = 250;              ///< half of a pair
+constexpr std::uint64_t kLeastTurn = 4;
+constexpr std::uint64_t kMostTurn = 50;
+constexpr std::uint64_t kTurnMargin = 5;  ///< steps beside those that are measured
+constexpr int kPairs = 5;
+constexpr int kFewPairs = 3;
+constexpr double kLongStepMs = 100;
 
 volatile std::sig_atomic_t is_interrupted = 0;
 
@@ -107,14 +115,12 @@ class Tuner {
       return tuning;
     }
     learn(first);
-    const auto candidates = look();
-    say(fmt::format("{} fixes are worth a trial; a step takes {:.3g} ms", candidates.size(), step_ms_));
-    tuning = tune::search(
-        candidates, [&](const model::Plan& plan) { return start({.plan = plan, .steps = steps_, .limit = limit_}); },
-        {.starts = kMostStarts - number_,
-         .is_over = [&] { return is_interrupted != 0 || minutes() > options_.minutes; }},
-        [&](const model::TriedFix& tried) { fmt::print(stderr, "{}", show::tried_line(tried, style_)); });
-    tuning.samples_per_step = first.samples_per_step;
+    tuning = tune::search({.look = [&](const auto& plan) { return look(plan); },
+                           .measure = [&](const auto& plan) { return measure(plan); },
+                           .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
+                          {.starts = kMostStarts - number_,
+                           .is_over = [&] { return is_interrupted != 0 || minutes() > options_.minutes; }},
+                          [&](const auto& tried) { fmt::print(stderr, "{}", show::tried_line(tried, style_)); });
     if (tuning.failure.empty() && !tuning.plan.fixes.empty()) prove(tuning);
     return tuning;
   }
@@ -140,17 +146,46 @@ class Tuner {
     return std::clamp(static_cast<std::uint64_t>(ms / step_ms_), kFirstSteps, kMostSteps);
   }
 
-  /// Explains the program once and asks which fixes make sense.
-  std::vector<tune::Candidate> look() {
-    say("looks where the time goes");
-    const auto trial =
-        start({.steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + milliseconds(60000)});
-    const auto explained = explain_folder(trial.folder);
-    if (!explained || explained->run.processes.empty()) return {};
+  /// Explains the program with a plan and asks which fixes make sense then.
+  tune::Look look(const model::Plan& plan) {
+    say(plan.fixes.empty() ? "looks where the time goes" : "looks again, with what was kept");
+    tune::Look found;
+    found.trial =
+        start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
+    const auto explained = explain_folder(found.trial.folder);
+    if (!explained || explained->run.processes.empty()) return found;
     const auto facts = explain::parse_facts(explained->run.processes.front());
-    auto found = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
-    std::erase_if(found, [&](const auto& candidate) { return is_unwanted(candidate.fix.id); });
+    found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
+    std::erase_if(found.candidates, [&](const auto& candidate) {
+      return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
+    });
+    say(fmt::format("{} fixes are worth a trial; a step takes {:.3g} ms", found.candidates.size(),
+                    explained->explanation.step_ms.mean));
+    for (const auto& candidate : found.candidates)
+      fmt::print(stderr, "{}", show::candidate_line(candidate.fix.id, candidate.why, candidate.predicted_ms, style_));
     return found;
+  }
+
+  model::Trial measure(const model::Plan& plan) { return start({.plan = plan, .steps = steps_, .limit = limit_}); }
+
+  /// Short steps take part in larger groups; where they are long, fewer pairs must do.
+  model::Trial in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
+    tune::InTurns turns{.pairs = step_ms_ > kLongStepMs ? kFewPairs : kPairs,
+                        .steps = std::clamp(static_cast<std::uint64_t>(kTurnMs / step_ms_), kLeastTurn, kMostTurn)};
+    for (const auto& fix : fixes) {
+      turns.fixes.push_back(fix.id);
+      plan.fixes.push_back(fix);
+    }
+    const auto steps = fixes.size() * static_cast<std::uint64_t>(2 * turns.pairs) * (turns.steps + kTurnMargin);
+    const milliseconds longest(static_cast<std::int64_t>(2 * static_cast<double>(steps) * step_ms_));
+    return start(
+        {.plan = plan, .steps = 2 * steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});
+  }
+
+  /// Whether the plan has the fix, or one that it cannot stand beside.
+  static bool is_settled(const model::Plan& plan, const std::string& id) {
+    return std::ranges::any_of(
+        plan.fixes, [&](const auto& fix) { return fix.id == id || catalog::exclude_each_other(fix.id, id); });
   }
 
   bool is_unwanted(const std::string& id) const {

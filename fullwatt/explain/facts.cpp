@@ -281,6 +281,16 @@ void fix_override(const Json& json, ProcessFacts& facts) {
       {.id = lenient::text(json, "id"), .what = lenient::text(json, "what"), .site = lenient::site(json, "site")});
 }
 
+void turn(const Json& json, ProcessFacts& facts) {
+  keep(facts.turns, TurnFact{.id = lenient::text(json, "id"),
+                             .state = lenient::text(json, "state"),
+                             .text = lenient::text(json, "text"),
+                             .kept = lenient::flag(json, "kept"),
+                             .without_ms = lenient::numbers(json, "without_ms"),
+                             .with_ms = lenient::numbers(json, "with_ms"),
+                             .once_s = lenient::number(json, "once_s")});
+}
+
 using Reader = void (*)(const Json&, ProcessFacts&);
 constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"process", process},
@@ -311,6 +321,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"device_check", device_check},
     {"fix", fix},
     {"fix_override", fix_override},
+    {"turn", turn},
 };
 
 }  // namespace

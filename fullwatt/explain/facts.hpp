@@ -197,6 +197,17 @@ struct FixFact {
   std::string text;   ///< what is in force, or why it is not
 };
 
+/// A fix that took turns with itself left out, in a trial of `tune`.
+struct TurnFact {
+  std::string id;
+  std::string state;  ///< begun, measured, refused
+  std::string text;
+  std::optional<bool> kept;
+  std::vector<double> without_ms;  ///< of a step, pair by pair
+  std::vector<double> with_ms;
+  std::optional<double> once_s;  ///< what its first use took
+};
+
 struct FixOverrideFact {
   std::string id;
   std::string what;  ///< what the program set, such as "threads = 2"
@@ -249,6 +260,7 @@ struct ProcessFacts {
   std::optional<DeviceCheckFact> device_check;
   std::vector<FixFact> fixes;  ///< of the plan that the run was given
   std::vector<FixOverrideFact> fix_overrides;
+  std::vector<TurnFact> turns;
 
   /// A setting as it was last seen in force; nothing when it was never seen.
   std::optional<std::string> setting(const std::string& name) const;

@@ -37,6 +37,16 @@ std::optional<bool> flag(const Json& object, const char* name) {
   return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
 }
 
+std::vector<double> numbers(const Json& object, const char* name) {
+  std::vector<double> read;
+  const auto& list = at(object, name);
+  if (!list.is_array()) return read;
+  for (const auto& value : list) {
+    if (value.is_number()) read.push_back(value.get<double>());
+  }
+  return read;
+}
+
 std::vector<std::string> texts(const Json& object, const char* name) {
   std::vector<std::string> read;
   const auto& list = at(object, name);

@@ -21,6 +21,7 @@ const Json& at(const Json& object, const char* name);
 std::string text(const Json& object, const char* name);
 std::optional<double> number(const Json& object, const char* name);
 std::optional<bool> flag(const Json& object, const char* name);
+std::vector<double> numbers(const Json& object, const char* name);
 std::vector<std::string> texts(const Json& object, const char* name);
 std::map<std::string, double> counts(const Json& object, const char* name);
 /// Every member as text: booleans as true and false, null as none, numbers and lists as JSON writes them.

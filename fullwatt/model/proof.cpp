@@ -2,6 +2,11 @@
 
 namespace fullwatt::model {
 
+std::optional<double> TriedFix::speedup() const {
+  if (!before_ms || !after_ms || *after_ms <= 0) return std::nullopt;
+  return *before_ms / *after_ms;
+}
+
 std::string_view to_string(LossProof::Verdict verdict) {
   switch (verdict) {
     case LossProof::Verdict::not_worse:

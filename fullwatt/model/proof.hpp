@@ -11,6 +11,15 @@
 /// The answer of `judge(Trials)`: whether a plan is faster, and whether the training is unharmed.
 namespace fullwatt::model {
 
+/// A fix that was turned on and off while the program trained, on top of those that had paid before.
+struct Turn {
+  std::string id;  ///< empty: turns cannot be taken in this training
+  bool kept = false;
+  std::vector<double> without_ms;  ///< of a step, pair by pair; none when it broke the program
+  std::vector<double> with_ms;
+  double once_s = 0;  ///< what its first use took, such as compiling
+};
+
 /// One start of the program with a plan, and what was measured of it.
 struct Trial {
   Plan plan;
@@ -19,6 +28,7 @@ struct Trial {
   std::vector<double> step_ms;  ///< steady steps, in order
   std::vector<double> losses;   ///< by step, where they were asked for
   std::vector<FixState> fixes;
+  std::vector<Turn> turns;  ///< of a start in which fixes took turns
   double samples_per_step = 0;
   double seconds = 0;  ///< of the whole start
   std::string folder;  ///< its run folder
@@ -51,10 +61,15 @@ std::string_view to_string(LossProof::Verdict verdict);
 /// What became of one fix in the search.
 struct TriedFix {
   PlannedFix fix;
-  std::string why;  ///< it was worth a trial
+  std::string why;                     ///< it was worth a trial
+  std::optional<double> predicted_ms;  ///< what a step was to get shorter by, said before the trial
   bool kept = false;
-  std::optional<double> speedup;  ///< beside those that were kept before it; nothing when it was not measured
-  std::string reason;             ///< why it was dropped
+  std::optional<double> before_ms;  ///< a step beside those that were kept before it; nothing when it was not measured
+  std::optional<double> after_ms;
+  double once_s = 0;   ///< what its first use took
+  std::string reason;  ///< why it was dropped
+
+  std::optional<double> speedup() const;
 };
 
 /// The answer of `tune`: the plan, how it was found, and the proof.

@@ -12,6 +12,8 @@
 namespace fullwatt::show {
 namespace {
 
+constexpr double kToldOnce = 1;  ///< seconds
+
 std::string factor(double speedup) {
   return fmt::format("{:.2f}×", speedup);
 }
@@ -43,13 +45,26 @@ std::string loss_line(const model::LossProof& loss, const Style& style) {
 
 }  // namespace
 
+std::string candidate_line(const std::string& fix, const std::string& why, std::optional<double> predicted_ms,
+                           const Style& style) {
+  const auto gain =
+      predicted_ms ? say("tune_predicted", style, {{"ms", figure(*predicted_ms)}}) : say("tune_not_predicted", style);
+  return fmt::format("  {:<18} {}{}\n", fix, base::printable(why, 100), paint(style, Ink::dim, "; " + gain));
+}
+
 std::string tried_line(const model::TriedFix& tried, const Style& style) {
   const auto mark = paint(style, tried.kept ? Ink::green : Ink::dim, plain_symbols(style, tried.kept ? "✓" : "–"));
-  const auto speedup = plain_symbols(style, tried.speedup ? factor(*tried.speedup) : "");
+  const auto speedup = plain_symbols(style, tried.speedup() ? factor(*tried.speedup()) : "");
   const auto padding = std::string(static_cast<std::size_t>(std::max(0, 8 - display_width(speedup))), ' ');
-  const auto reason = tried.kept ? std::string() : " (" + base::printable(tried.reason, 100) + ")";
+  std::vector<std::string> notes;
+  if (!tried.kept) notes.push_back(base::printable(tried.reason, 100));
+  if (tried.kept && tried.predicted_ms)
+    notes.push_back(say("tune_measured", style,
+                        {{"value", figure(*tried.before_ms - *tried.after_ms)}, {"ms", figure(*tried.predicted_ms)}}));
+  if (tried.once_s >= kToldOnce) notes.push_back(say("tune_once", style, {{"value", figure(tried.once_s)}}));
+  const auto note = notes.empty() ? std::string() : " (" + base::join(notes, "; ") + ")";
   return fmt::format("{} {:<18} {}{}{}{}\n", mark, tried.fix.id, speedup, padding,
-                     plain_symbols(style, title_of(tried.fix.id, style.language)), paint(style, Ink::dim, reason));
+                     plain_symbols(style, title_of(tried.fix.id, style.language)), paint(style, Ink::dim, note));
 }
 
 std::string tune_text(const model::Tuning& tuning, const Style& style) {

@@ -174,6 +174,7 @@ std::vector<Candidate> candidates(const Situation& situation) {
     auto proposal = rule.propose(situation);
     if (!proposal) continue;
     proposal->fix.id = rule.fix;
+    if (const auto* finding = mended_by(situation, rule.fix)) proposal->predicted_ms = finding->best_gain_ms();
     found.push_back(*std::move(proposal));
   }
   std::ranges::stable_sort(found, {}, [](const auto& one) { return catalog::find_fix(one.fix.id)->order; });

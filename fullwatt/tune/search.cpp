@@ -9,66 +9,207 @@ namespace fullwatt::tune {
 namespace {
 
 constexpr double kLeastSpeedup = 1.05;  ///< what a single start can tell from noise; the proof decides in the end
+constexpr int kRounds = 2;
 
 double mean_ms(const model::Trial& trial) {
   const auto sum = std::accumulate(trial.step_ms.begin(), trial.step_ms.end(), 0.0);
   return trial.step_ms.empty() ? 0 : sum / static_cast<double>(trial.step_ms.size());
 }
 
-/// The fix of a plan that another one cannot stand beside.
-const model::PlannedFix* excluded_by(const model::Plan& plan, const std::string& fix) {
-  const auto found =
-      std::ranges::find_if(plan.fixes, [&](const auto& kept) { return catalog::exclude_each_other(kept.id, fix); });
-  return found != plan.fixes.end() ? &*found : nullptr;
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 /// Why the trial says nothing for this fix; empty when it does.
 std::string why_not(const model::Trial& trial, const std::string& fix) {
-  if (!trial.failure.empty()) return trial.failure;
   const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
+  if (state != trial.fixes.end() && state->state == "refused") return state->text;
+  if (!trial.failure.empty()) return trial.failure;
   if (state == trial.fixes.end()) return "it was not applied";
   return state->state == "in-force" ? std::string() : state->text;
 }
 
-}  // namespace
+/// Everything that one search knows.
+class Search {
+ public:
+  Search(const Starts& starts, const SearchLimits& limits, const std::function<void(const model::TriedFix&)>& told)
+      : starts_(starts), limits_(limits), told_(told) {}
 
-model::Tuning search(std::span<const Candidate> candidates, const TryPlan& try_plan, const SearchLimits& limits,
-                     const std::function<void(const model::TriedFix&)>& told) {
-  model::Tuning found;
-  auto best = try_plan(found.plan);
-  int starts = 1;
-  if (!best.failure.empty()) {
-    found.failure = best.failure;
-    return found;
+  model::Tuning run() {
+    for (int round = 0; round < kRounds && may_start(); ++round) {
+      const auto kept_before = found_.plan.fixes.size();
+      ++used_;
+      const auto look = starts_.look(found_.plan);
+      if (!take_pace(look.trial, round)) break;
+      const auto worth = sorted_out(look.candidates);
+      try_one_by_one(worth);
+      try_in_turns(worth);
+      if (found_.plan.fixes.size() == kept_before) break;
+    }
+    return std::move(found_);
   }
-  found.before_ms = found.after_ms = mean_ms(best);
-  for (const auto& candidate : candidates) {
-    model::TriedFix tried{candidate.fix, candidate.why, false, std::nullopt, {}};
-    if (const auto* other = excluded_by(found.plan, candidate.fix.id)) {
+
+ private:
+  bool may_start() const { return used_ < limits_.starts && !limits_.is_over(); }
+
+  /// How long a step is now; false when the program does not run.
+  bool take_pace(const model::Trial& trial, int round) {
+    if (!trial.failure.empty()) {
+      if (round == 0) found_.failure = trial.failure;
+      return false;
+    }
+    found_.after_ms = mean_ms(trial);
+    if (round == 0) {
+      found_.before_ms = found_.after_ms;
+      found_.samples_per_step = trial.samples_per_step;
+    }
+    return true;
+  }
+
+  /// Without what was tried by a start of its own, or is in the plan. Fixes that took turns may pay once others are in
+  /// force. Those that promise most come first.
+  std::vector<Candidate> sorted_out(std::vector<Candidate> all) const {
+    std::erase_if(all, [&](const auto& candidate) {
+      const auto before = std::ranges::find(found_.tried, candidate.fix.id,
+                                            [](const auto& tried) -> const auto& { return tried.fix.id; });
+      return before != found_.tried.end() &&
+             (before->kept || !before->speedup() || !catalog::find_fix(candidate.fix.id)->live);
+    });
+    std::ranges::stable_sort(all, std::ranges::greater(),
+                             [](const auto& candidate) { return candidate.predicted_ms.value_or(0); });
+    return all;
+  }
+
+  /// The fix of the plan that another one cannot stand beside.
+  const model::PlannedFix* excluded_by(const std::string& fix) const {
+    const auto found = std::ranges::find_if(
+        found_.plan.fixes, [&](const auto& kept) { return catalog::exclude_each_other(kept.id, fix); });
+    return found != found_.plan.fixes.end() ? &*found : nullptr;
+  }
+
+  void try_one_by_one(const std::vector<Candidate>& candidates) {
+    for (const auto& candidate : candidates) {
+      if (!catalog::find_fix(candidate.fix.id)->live) try_by_a_start(new_entry(candidate));
+    }
+  }
+
+  void try_by_a_start(model::TriedFix tried) {
+    if (const auto* other = excluded_by(tried.fix.id)) {
       tried.reason = "not beside " + other->id;
-    } else if (starts >= limits.starts || limits.is_over()) {
+    } else if (!may_start()) {
       tried.reason = "there was no time left";
     } else {
-      auto plan = found.plan;
-      plan.fixes.push_back(candidate.fix);
-      const auto trial = try_plan(plan);
-      ++starts;
-      tried.reason = why_not(trial, candidate.fix.id);
-      if (tried.reason.empty()) {
-        tried.speedup = found.after_ms / mean_ms(trial);
-        tried.kept = *tried.speedup >= kLeastSpeedup;
-        if (!tried.kept) tried.reason = "no faster";
-      }
-      if (tried.kept) {
-        plan.fixes.back().speedup = tried.speedup;
-        found.plan = std::move(plan);
-        found.after_ms = mean_ms(trial);
-      }
+      measure(tried);
     }
-    told(tried);
-    found.tried.push_back(std::move(tried));
+    put(std::move(tried));
   }
-  return found;
+
+  void measure(model::TriedFix& tried) {
+    auto plan = found_.plan;
+    plan.fixes.push_back(tried.fix);
+    ++used_;
+    const auto trial = starts_.measure(plan);
+    tried.reason = why_not(trial, tried.fix.id);
+    if (!tried.reason.empty()) return;
+    tried.before_ms = found_.after_ms;
+    tried.after_ms = mean_ms(trial);
+    tried.kept = *tried.speedup() >= kLeastSpeedup;
+    if (!tried.kept) tried.reason = "no faster";
+  }
+
+  /// All that are live in one start, in the catalogue's order. One that breaks the program is left out, and the others
+  /// go on in a new start.
+  void try_in_turns(const std::vector<Candidate>& candidates) {
+    std::vector<model::TriedFix> open;
+    for (const auto& candidate : candidates) {
+      if (catalog::find_fix(candidate.fix.id)->live) open.push_back(new_entry(candidate));
+    }
+    std::ranges::stable_sort(open, {}, [](const auto& tried) { return catalog::find_fix(tried.fix.id)->order; });
+    while (!open.empty()) {
+      if (!may_start()) {
+        for (auto& tried : open) {
+          tried.reason = "there was no time left";
+          put(std::move(tried));
+        }
+        return;
+      }
+      ++used_;
+      open = one_start_in_turns(std::move(open));
+    }
+  }
+
+  /// Gives those that are left to try. Where turns cannot be taken, as in a training of several processes, each gets a
+  /// start of its own.
+  std::vector<model::TriedFix> one_start_in_turns(std::vector<model::TriedFix> open) {
+    std::vector<model::PlannedFix> fixes;
+    for (const auto& tried : open) fixes.push_back(tried.fix);
+    const auto trial = starts_.in_turns(found_.plan, fixes);
+    if (std::ranges::any_of(trial.turns, [](const auto& turn) { return turn.id.empty(); })) {
+      for (auto& tried : open) try_by_a_start(std::move(tried));
+      return {};
+    }
+    std::vector<model::TriedFix> left;
+    const auto last_begun = trial.turns.empty() ? std::string() : trial.turns.back().id;
+    for (auto& tried : open) {
+      const auto turn = std::ranges::find(trial.turns, tried.fix.id, &model::Turn::id);
+      if (turn == trial.turns.end() && !trial.failure.empty() && !last_begun.empty()) {
+        left.push_back(std::move(tried));
+        continue;
+      }
+      judge(tried, turn != trial.turns.end() ? &*turn : nullptr, trial);
+      put(std::move(tried));
+    }
+    return left;
+  }
+
+  static void judge(model::TriedFix& tried, const model::Turn* turn, const model::Trial& trial) {
+    if (turn == nullptr || turn->with_ms.empty() || turn->without_ms.empty()) {
+      tried.reason = why_not(trial, tried.fix.id);
+      if (tried.reason.empty()) tried.reason = "the program ended before it was measured";
+      return;
+    }
+    tried.before_ms = median(turn->without_ms);
+    tried.after_ms = median(turn->with_ms);
+    tried.once_s = turn->once_s;
+    tried.kept = turn->kept;
+    if (!tried.kept) tried.reason = "no faster";
+  }
+
+  static model::TriedFix new_entry(const Candidate& candidate) {
+    model::TriedFix tried;
+    tried.fix = candidate.fix;
+    tried.why = candidate.why;
+    tried.predicted_ms = candidate.predicted_ms;
+    return tried;
+  }
+
+  /// Tells of it, and takes it into the plan where it pays. What is known of an earlier try of it is replaced.
+  void put(model::TriedFix tried) {
+    told_(tried);
+    if (tried.kept) {
+      tried.fix.speedup = tried.speedup();
+      found_.plan.fixes.push_back(tried.fix);
+      std::ranges::stable_sort(found_.plan.fixes, {}, [](const auto& fix) { return catalog::find_fix(fix.id)->order; });
+      found_.after_ms = *tried.after_ms;
+    }
+    std::erase_if(found_.tried, [&](const auto& before) { return before.fix.id == tried.fix.id; });
+    found_.tried.push_back(std::move(tried));
+  }
+
+  const Starts& starts_;
+  const SearchLimits& limits_;
+  const std::function<void(const model::TriedFix&)>& told_;
+  model::Tuning found_;
+  int used_ = 0;
+};
+
+}  // namespace
+
+model::Tuning search(const Starts& starts, const SearchLimits& limits,
+                     const std::function<void(const model::TriedFix&)>& told) {
+  return Search(starts, limits, told).run();
 }
 
 }  // namespace fullwatt::tune

@@ -1,24 +1,35 @@
 #pragma once
 
 #include <functional>
-#include <span>
+#include <vector>
 
 #include "fullwatt/model/proof.hpp"
 #include "fullwatt/tune/candidates.hpp"
 
 namespace fullwatt::tune {
 
-/// Runs the program with a plan.
-using TryPlan = std::function<model::Trial(const model::Plan&)>;
+/// The program with a plan, explained: how long its steps are, and what is worth a trial on top of the plan.
+struct Look {
+  model::Trial trial;
+  std::vector<Candidate> candidates;
+};
+
+/// The ways to start the program.
+struct Starts {
+  std::function<Look(const model::Plan&)> look;
+  std::function<model::Trial(const model::Plan&)> measure;
+  /// The fixes take turns on top of the plan.
+  std::function<model::Trial(const model::Plan&, const std::vector<model::PlannedFix>&)> in_turns;
+};
 
 struct SearchLimits {
   int starts = 12;
   std::function<bool()> is_over = [] { return false; };  ///< the time is up, or the user wants the best so far
 };
 
-/// Tries the candidates one after the other on top of those that were kept, since each changes what the later ones can
-/// give, and keeps what makes a step shorter beyond noise.
-model::Tuning search(std::span<const Candidate> candidates, const TryPlan& try_plan, const SearchLimits& limits,
+/// Looks where the time goes, tries what is worth it on top of what was kept, and looks again: each fix changes what
+/// the others can give. Keeps what makes a step shorter beyond noise.
+model::Tuning search(const Starts& starts, const SearchLimits& limits,
                      const std::function<void(const model::TriedFix&)>& told);
 
 }  // namespace fullwatt::tune

@@ -25,7 +25,9 @@ constexpr std::size_t kTailLines = 3;
 base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
   auto environment = setup.environment(run);
   environment["FULLWATT_STEPS"] = std::to_string(request.steps);
-  const nlohmann::json wanted{{"losses", request.losses}, {"seed_offset", request.seed_offset}};
+  nlohmann::json wanted{{"losses", request.losses}, {"seed_offset", request.seed_offset}};
+  if (!request.turns.fixes.empty())
+    wanted["turns"] = {{"fixes", request.turns.fixes}, {"pairs", request.turns.pairs}, {"steps", request.turns.steps}};
   environment["FULLWATT_TRIAL"] = wanted.dump();
   if (!request.windows) environment["FULLWATT_WINDOWS"] = "off";
   // Experiment loggers write to a service, which no layer of files holds back.
@@ -74,6 +76,13 @@ std::vector<double> losses_by_step(const model::TrainingProcess& trainer) {
   return losses;
 }
 
+std::vector<model::Turn> turns_of(const explain::ProcessFacts& facts) {
+  std::vector<model::Turn> turns;
+  for (const auto& fact : facts.turns)
+    turns.push_back({fact.id, fact.kept.value_or(false), fact.without_ms, fact.with_ms, fact.once_s.value_or(0)});
+  return turns;
+}
+
 void measure(const model::TrainingProcess& trainer, model::Trial& trial) {
   const auto steps = explain::find_steps(trainer);
   for (const auto place : steps.plain) {
@@ -81,8 +90,10 @@ void measure(const model::TrainingProcess& trainer, model::Trial& trial) {
   }
   trial.samples_per_step = steps.samples;
   trial.losses = losses_by_step(trainer);
-  trial.fixes = explain::fixes_of(explain::parse_facts(trainer));
-  if (trial.step_ms.empty()) trial.failure = "too few steps were seen";
+  const auto facts = explain::parse_facts(trainer);
+  trial.fixes = explain::fixes_of(facts);
+  trial.turns = turns_of(facts);
+  if (trial.step_ms.empty() && trial.turns.empty() && trial.failure.empty()) trial.failure = "too few steps were seen";
 }
 
 }  // namespace

@@ -11,11 +11,19 @@
 
 namespace fullwatt::tune {
 
+/// Fixes that are turned on and off while the program trains, one after the other; they stand in the plan, too.
+struct InTurns {
+  std::vector<std::string> fixes;
+  int pairs = 5;
+  std::uint64_t steps = 8;  ///< in each half of a pair
+};
+
 /// What a trial is to be.
 struct TrialRequest {
   model::Plan plan;
   std::uint64_t steps = 0;
   int seed_offset = 0;
+  InTurns turns;
   bool losses = false;   ///< of every step
   bool windows = false;  ///< record what explains a step, too
   std::chrono::milliseconds limit{0};

@@ -1,8 +1,11 @@
 """A trial of `tune`: it ends where it should, without the program's own end, and knows every loss."""
 
 import json
+import os
 import struct
 import unittest
+
+import torch
 
 from support import MODEL, Case
 
@@ -54,6 +57,71 @@ class TrialTest(Case):
         outcome = self.run_forked(MODEL + TRAIN, environment={"FULLWATT_STEPS": "25", "FULLWATT_WINDOWS": "off"})
         self.assertIn("saved in finally", outcome.out)
         self.assertIn("saved at exit", outcome.out)
+
+
+class TurnsTest(Case):
+    """Fixes that are turned on and off within one trial."""
+
+    SOURCE = """
+import time
+torch.set_num_threads(2)
+model_call = model.forward
+def slow_with_two_threads(x):
+    time.sleep(0.02 if torch.get_num_threads() == 2 else 0.005)
+    return model_call(x)
+model.forward = slow_with_two_threads
+for step in range(3000):
+    optimizer.zero_grad()
+    loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
+    optimizer.step()
+print("ran to its end")
+"""
+
+    def turns(self, fixes, source=SOURCE, pairs=3):
+        plan = os.path.join(self.scratch, "plan.json")
+        with open(plan, "w") as file:
+            json.dump({"fixes": fixes}, file)
+        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "steps": 4}}
+        environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": "2000", "FULLWATT_WINDOWS": "off"}
+        outcome = self.run_forked(MODEL + source, environment=environment)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        return outcome, {fact["id"]: fact for fact in outcome.facts("turn")}
+
+    def test_what_pays_is_kept_and_the_next_is_measured_on_top_of_it(self):
+        outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}])
+        self.assertNotIn("ran to its end", outcome.out)
+        threads, tf32 = told["threads"], told["tf32"]
+        self.assertTrue(threads["kept"])
+        self.assertEqual((len(threads["with_ms"]), len(threads["without_ms"])), (3, 3))
+        self.assertGreater(min(threads["without_ms"]), max(threads["with_ms"]))
+        self.assertLess(max(tf32["without_ms"]), min(threads["without_ms"]))
+        self.assertEqual(tf32["state"], "measured")
+
+    @unittest.skipUnless(hasattr(torch.nn.Module, "compile"), "this torch has no place for it")
+    def test_models_and_optimisers_take_turns(self):
+        source = """
+seen = []
+model.register_forward_hook(lambda module, args, result: seen.append(str(result.dtype)))
+for step in range(3000):
+    optimizer.zero_grad()
+    loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
+    optimizer.step()
+    print(seen[-1], optimizer.param_groups[0].get("fused"), flush=True)
+"""
+        outcome, told = self.turns([{"id": "bf16"}, {"id": "fused-optimizer"}], source, pairs=1)
+        self.assertEqual(set(told), {"bf16", "fused-optimizer"})
+        lines = outcome.out.strip().split("\n")
+        kinds = [line.split()[0] for line in lines]
+        self.assertIn("torch.bfloat16", kinds)
+        self.assertIn("torch.float32", kinds[kinds.index("torch.bfloat16"):])
+        self.assertIn("True", {line.split()[1] for line in lines})
+
+    def test_what_cannot_be_applied_is_passed_over(self):
+        outcome, told = self.turns([{"id": "channels-last"}, {"id": "threads", "count": 1}])
+        self.assertEqual(told["channels-last"]["state"], "begun")
+        self.assertTrue(told["threads"]["kept"])
+        refused = [fact for fact in outcome.facts("fix") if fact["id"] == "channels-last"][-1]
+        self.assertEqual(refused["state"], "refused")
 
 
 def value_of(bits):

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "fullwatt/tune/search.hpp"
@@ -5,21 +8,27 @@
 namespace fullwatt::tune {
 namespace {
 
-Candidate candidate(const std::string& id) {
-  return {{id, {}, std::nullopt}, "because"};
+Candidate candidate(const std::string& id, std::optional<double> predicted_ms = std::nullopt) {
+  return {{id, {}, std::nullopt}, "because", predicted_ms};
 }
 
 /// A program whose step is 100 ms, and shorter by a factor for each fix.
 class Program {
  public:
-  explicit Program(std::map<std::string, double> factors) : factors_(std::move(factors)) {}
+  Program(std::map<std::string, double> factors, std::vector<Candidate> candidates)
+      : factors_(std::move(factors)), candidates_(std::move(candidates)) {}
 
-  model::Trial operator()(const model::Plan& plan) {
+  Look look(const model::Plan& plan) {
+    ++looks;
+    return {measure(plan), candidates_};
+  }
+
+  model::Trial measure(const model::Plan& plan) {
     ++starts;
     model::Trial trial;
     double ms = 100;
     for (const auto& fix : plan.fixes) {
-      ms *= factors_.at(fix.id);
+      ms *= factor(fix.id, plan);
       trial.fixes.push_back({fix.id, fix.id == refused ? "refused" : "in-force", "as planned", {}});
       if (fix.id == broken) trial.failure = "exit code 1";
     }
@@ -27,71 +36,137 @@ class Program {
     return trial;
   }
 
+  model::Trial in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
+    ++starts;
+    model::Trial trial;
+    double ms = measured_ms(plan);
+    for (const auto& fix : fixes) {
+      turned.push_back(fix.id);
+      trial.fixes.push_back({fix.id, fix.id == refused ? "refused" : "in-force", "as planned", {}});
+      trial.turns.push_back({.id = fix.id});
+      if (fix.id == broken) {
+        trial.failure = "exit code 1";
+        return trial;
+      }
+      if (fix.id == refused) continue;
+      const auto with = ms * factor(fix.id, plan);
+      trial.turns.back() = {fix.id, with < ms, {ms, ms, ms}, {with, with, with}, 0};
+      if (with < ms) {
+        plan.fixes.push_back(fix);
+        ms = with;
+      }
+    }
+    return trial;
+  }
+
   std::string refused;
   std::string broken;
+  std::string opener;  ///< nothing else pays without it
+  std::vector<std::string> turned;
   int starts = 0;
+  int looks = 0;
 
  private:
+  double measured_ms(const model::Plan& plan) {
+    double ms = 100;
+    for (const auto& fix : plan.fixes) ms *= factor(fix.id, plan);
+    return ms;
+  }
+  double factor(const std::string& fix, const model::Plan& plan) const {
+    const bool open = opener.empty() || fix == opener ||
+                      std::ranges::find(plan.fixes, opener, &model::PlannedFix::id) != plan.fixes.end();
+    return open ? factors_.at(fix) : 1;
+  }
+
   std::map<std::string, double> factors_;
+  std::vector<Candidate> candidates_;
 };
 
-model::Tuning search_in(Program& program, const std::vector<Candidate>& all, const SearchLimits& limits = {}) {
-  return search(all, [&](const model::Plan& plan) { return program(plan); }, limits, [](const auto&) {});
+model::Tuning search_in(Program& program, const SearchLimits& limits = {}) {
+  return search({.look = [&](const auto& plan) { return program.look(plan); },
+                 .measure = [&](const auto& plan) { return program.measure(plan); },
+                 .in_turns = [&](const auto& plan, const auto& fixes) { return program.in_turns(plan, fixes); }},
+                limits, [](const auto&) {});
 }
 
-TEST(TuneSearchTest, WhatMakesStepsShorterIsKeptAndTheRestIsNamed) {
-  Program program({{"bf16", 0.5}, {"channels-last", 1.1}, {"fused-optimizer", 0.9}});
-  const auto tuning = search_in(program, {candidate("bf16"), candidate("channels-last"), candidate("fused-optimizer")});
+const model::TriedFix& entry(const model::Tuning& tuning, const std::string& id) {
+  return *std::ranges::find_if(tuning.tried, [&](const auto& tried) { return tried.fix.id == id; });
+}
+
+TEST(TuneSearchTest, FixesThatAreLiveTakeTurnsInOneStart) {
+  Program program({{"bf16", 0.5}, {"channels-last", 1.1}, {"fused-optimizer", 0.9}},
+                  {candidate("fused-optimizer"), candidate("channels-last"), candidate("bf16")});
+  const auto tuning = search_in(program);
   ASSERT_EQ(tuning.plan.fixes.size(), 2U);
   EXPECT_EQ(tuning.plan.fixes[0].id, "bf16");
   EXPECT_NEAR(*tuning.plan.fixes[0].speedup, 2, 1e-9);
   EXPECT_EQ(tuning.plan.fixes[1].id, "fused-optimizer");
   EXPECT_NEAR(tuning.after_ms, 45, 1e-9);
-  EXPECT_EQ(tuning.tried[1].reason, "no faster");
-  EXPECT_EQ(program.starts, 4);
+  EXPECT_EQ(entry(tuning, "channels-last").reason, "no faster");
+  EXPECT_EQ(program.turned[0], "bf16");
+  EXPECT_EQ(program.looks, 2) << "what was kept changes what the others can give";
+  EXPECT_LE(program.starts, 5);
 }
 
-TEST(TuneSearchTest, AFixThatIsNotInForceOrBreaksTheProgramIsDropped) {
-  Program program({{"bf16", 0.5}, {"compile", 0.1}});
+TEST(TuneSearchTest, WhatPromisesMostIsTriedFirstAndOpensTheWay) {
+  Program program({{"sample-cache", 0.2}, {"bf16", 0.5}, {"gc-freeze", 1.0}},
+                  {candidate("gc-freeze", 1), candidate("bf16"), candidate("sample-cache", 80)});
+  program.opener = "sample-cache";
+  const auto tuning = search_in(program);
+  EXPECT_NEAR(tuning.after_ms, 10, 1e-9);
+  EXPECT_EQ(tuning.tried.front().fix.id, "sample-cache");
+  EXPECT_EQ(tuning.plan.fixes.front().id, "bf16") << "a plan has the catalogue's order";
+  EXPECT_NEAR(*entry(tuning, "sample-cache").predicted_ms, 80, 1e-9);
+}
+
+TEST(TuneSearchTest, AFixThatIsNotInForceIsDroppedWithItsReason) {
+  Program program({{"bf16", 0.5}, {"gc-freeze", 0.5}}, {candidate("bf16"), candidate("gc-freeze")});
   program.refused = "bf16";
-  program.broken = "compile";
-  const auto tuning = search_in(program, {candidate("bf16"), candidate("compile")});
-  EXPECT_TRUE(tuning.plan.fixes.empty());
-  EXPECT_EQ(tuning.tried[0].reason, "as planned");
-  EXPECT_EQ(tuning.tried[1].reason, "exit code 1");
+  const auto tuning = search_in(program);
+  EXPECT_EQ(tuning.plan.fixes.size(), 1U);
+  EXPECT_EQ(entry(tuning, "bf16").reason, "as planned");
+}
+
+TEST(TuneSearchTest, OneThatBreaksTheProgramIsLeftOutAndTheOthersGoOn) {
+  Program program({{"tf32", 0.5}, {"channels-last", 0.5}, {"fused-optimizer", 0.5}},
+                  {candidate("tf32"), candidate("channels-last"), candidate("fused-optimizer")});
+  program.broken = "channels-last";
+  const auto tuning = search_in(program);
+  EXPECT_EQ(tuning.plan.fixes.size(), 2U);
+  EXPECT_EQ(entry(tuning, "channels-last").reason, "exit code 1");
+  EXPECT_TRUE(entry(tuning, "fused-optimizer").kept);
 }
 
 TEST(TuneSearchTest, WhatCannotStandBesideAKeptFixIsNotTried) {
-  Program program({{"sample-cache", 0.5}, {"loader-workers", 0.5}});
-  const auto tuning = search_in(program, {candidate("sample-cache"), candidate("loader-workers")});
+  Program program({{"sample-cache", 0.5}, {"loader-workers", 0.5}},
+                  {candidate("sample-cache", 2), candidate("loader-workers", 1)});
+  const auto tuning = search_in(program);
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
-  EXPECT_EQ(tuning.tried[1].reason, "not beside sample-cache");
-  EXPECT_EQ(program.starts, 2);
+  EXPECT_EQ(entry(tuning, "loader-workers").reason, "not beside sample-cache");
 }
 
 TEST(TuneSearchTest, TheStartsAreBounded) {
-  Program program({{"bf16", 0.5}, {"compile", 0.5}});
-  const auto tuning = search_in(program, {candidate("bf16"), candidate("compile")}, {.starts = 2});
+  Program program({{"gc-freeze", 0.5}, {"sample-cache", 0.5}}, {candidate("gc-freeze"), candidate("sample-cache")});
+  const auto tuning = search_in(program, {.starts = 2});
   EXPECT_EQ(program.starts, 2);
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
-  EXPECT_EQ(tuning.tried[1].reason, "there was no time left");
+  EXPECT_EQ(entry(tuning, "sample-cache").reason, "there was no time left");
 }
 
 TEST(TuneSearchTest, WhoeverWantsTheBestSoFarGetsIt) {
-  Program program({{"bf16", 0.5}, {"compile", 0.5}});
-  const auto tuning =
-      search_in(program, {candidate("bf16"), candidate("compile")}, {.is_over = [&] { return program.starts >= 2; }});
+  Program program({{"gc-freeze", 0.5}, {"bf16", 0.5}}, {candidate("gc-freeze"), candidate("bf16")});
+  const auto tuning = search_in(program, {.is_over = [&] { return program.starts >= 2; }});
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
+  EXPECT_EQ(entry(tuning, "bf16").reason, "there was no time left");
 }
 
 TEST(TuneSearchTest, AProgramThatDoesNotRunIsToldAsSuch) {
   const auto failing = [](const model::Plan&) {
-    model::Trial trial;
-    trial.failure = "exit code 2: no such file";
-    return trial;
+    Look look;
+    look.trial.failure = "exit code 2: no such file";
+    return look;
   };
-  const std::vector<Candidate> all{candidate("bf16")};
-  EXPECT_EQ(search(all, failing, {}, [](const auto&) {}).failure, "exit code 2: no such file");
+  EXPECT_EQ(search({.look = failing}, {}, [](const auto&) {}).failure, "exit code 2: no such file");
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 import json
 import os
 
+from .. import trial
 from ..patches import Patches
 from . import cache, collector, copies, loaders, models, optimizers, switches
 from .report import Report
+from .turns import NoTurns, Turns
 
 # Every fix that this agent can apply, and what puts it in place, called with the Tools and its entry in the plan.
 FIXES = {
@@ -33,7 +35,7 @@ def install(torch, agent, inputs):
     path = os.environ.get("FULLWATT_PLAN")
     if not path:
         return
-    tools = Tools(torch, agent, inputs)
+    tools = Tools(torch, agent, inputs, (trial.options() or {}).get("turns"))
     for entry in read(path):
         apply(tools, entry)
 
@@ -41,12 +43,13 @@ def install(torch, agent, inputs):
 class Tools:
     """What a fix works with. Its patches are not the agent's: an agent that turns itself off leaves the fixes in force."""
 
-    def __init__(self, torch, agent, inputs):
+    def __init__(self, torch, agent, inputs, turns=None):
         self.torch = torch
         self.agent = agent
         self.patches = Patches()
         self.report = Report(agent)
-        self.models = models.Models(torch, inputs, self.report)
+        self.turns = Turns(torch, agent, self.report, turns, lambda: trial.stop(agent)) if turns else NoTurns()
+        self.models = models.Models(torch, inputs, self.report, self.turns)
         self.loaders = loaders.Loaders(torch, agent, self.patches, self.report)
 
 

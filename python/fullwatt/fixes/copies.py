@@ -8,18 +8,25 @@ def non_blocking(tools, _):
         report.refused("non-blocking", "there is no GPU")
         return
 
+    is_on = [True]
+
+    def turn(on):
+        is_on[0] = on
+
     def seen():
         report.in_force("non-blocking", "copies from pinned memory")
 
     def make(original):
         def copy(self, *args, **kwargs):
-            if "non_blocking" not in kwargs and not self.is_cuda and goes_to_gpu(torch, args, kwargs) and self.is_pinned():
+            if is_on[0] and "non_blocking" not in kwargs and not self.is_cuda and goes_to_gpu(torch, args, kwargs) and self.is_pinned():
                 kwargs["non_blocking"] = True
                 seen()
             return original(self, *args, **kwargs)
 
         return copy
 
+    if tools.turns.takes("non-blocking", turn):
+        turn(False)
     report.waiting("non-blocking", "until a copy from pinned memory is made")
     for name in ("to", "cuda"):
         tools.patches.replace(torch.Tensor, name, make)

@@ -13,17 +13,20 @@ INPUT, PRECISION, COMPILER = range(3)  # from the outside in
 class Models:
     """The outermost modules of the program and the layers around their calls."""
 
-    def __init__(self, torch, inputs, report):
+    def __init__(self, torch, inputs, report, turns):
         self._torch = torch
         self._inputs = inputs
         self._report = report
+        self._turns = turns
         self._layers = {}
         self._known = Known()
         inputs.at_module.append(self._found)
 
-    def add(self, name, place, make):
-        """A layer: `make(module, call)` gives the call that stands in front, or raises Refused."""
-        self._layers[place] = (name, make)
+    def add(self, name, place, make, prepare=None):
+        """A layer: `make(module, call)` gives the call that stands in front, or raises Refused; `prepare(module, on)` changes the module itself."""
+        layer = Layer(name, make, prepare)
+        layer.takes_turns = self._turns.takes(name, layer.turn)
+        self._layers[place] = layer
         self._report.waiting(name, "until a model is called")
 
     def program_compiles(self):
@@ -41,18 +44,49 @@ class Models:
         why = why_not(self._torch, module)
         call, inner = getattr(module, "_compiled_call_impl", None) or module._call_impl, None
         for place in sorted(self._layers, reverse=True):
-            name, make = self._layers[place]
+            layer = self._layers[place]
             try:
                 if why:
                     raise Refused(why)
-                call = inner = make(module, call)
+                call = inner = layer.around(module, call)
                 if place != COMPILER:
-                    self._report.in_force(name, "around " + type(module).__name__)
+                    self._report.in_force(layer.name, "around " + type(module).__name__)
             except Refused as reason:
-                if self._report.state(name) != "in-force":
-                    self._report.refused(name, str(reason))
+                if self._report.state(layer.name) != "in-force":
+                    self._report.refused(layer.name, str(reason))
         if inner is not None:
             module._compiled_call_impl = inner
+
+
+class Layer:
+    """One change of the call of models, which a trial may turn on and off."""
+
+    def __init__(self, name, make, prepare):
+        self.name = name
+        self.takes_turns = False
+        self._make = make
+        self._prepare = prepare or (lambda module, on: None)
+        self._modules = []
+        self._is_on = False
+
+    def around(self, module, call):
+        """The call with the change, or one that chooses."""
+        changed = self._make(module, call)
+        if not self.takes_turns:
+            self._prepare(module, True)
+            return changed
+        self._modules.append(module)
+
+        def one_of_both(*args, **kwargs):
+            return (changed if self._is_on else call)(*args, **kwargs)
+
+        return one_of_both
+
+    def turn(self, on):
+        """For all models that were seen."""
+        self._is_on = on
+        for module in self._modules:
+            self._prepare(module, on)
 
 
 class Refused(Exception):
@@ -125,10 +159,12 @@ def channels_last(tools, _):
             raise Refused("it has no two-dimensional convolution")
         if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
             raise Refused("%s has laid out its gradients already" % type(module).__name__)
-        module.to(memory_format=torch.channels_last)
         return in_channels_last(torch, call)
 
-    tools.models.add("channels-last", INPUT, make)
+    def prepare(module, on):
+        module.to(memory_format=torch.channels_last if on else torch.contiguous_format)
+
+    tools.models.add("channels-last", INPUT, make, prepare)
 
 
 def in_channels_last(torch, call):

@@ -26,13 +26,21 @@ def fused(tools, _):
                 report.refused("fused-optimizer", why)
             return
         before = [{name: group.get(name) for name in STRIPPED} for group in optimizer.param_groups]
-        for group in optimizer.param_groups:
-            group.update(fused=True, foreach=False)
+        if in_turns:
+            found.append((optimizer, before))
+            return
+        fuse(torch, optimizer)
         optimizer._step_supports_amp_scaling = True
-        move_steps(torch, optimizer)
         keep_out_of_checkpoints(optimizer, before)
         report.in_force("fused-optimizer", type(optimizer).__name__)
 
+    found = []
+
+    def turn(on):
+        for optimizer, before in found:
+            fuse(torch, optimizer) if on else unfuse(torch, optimizer, before)
+
+    in_turns = tools.turns.takes("fused-optimizer", turn)
     report.waiting("fused-optimizer", "until the first step")
     tools.agent.at_steady.append(module.register_optimizer_step_pre_hook(before_step).remove)
 
@@ -69,12 +77,26 @@ def supported(torch):
         return {"cuda"}
 
 
-def move_steps(torch, optimizer):
-    """A fused optimiser counts its steps on the parameters' device."""
+def fuse(torch, optimizer):
+    """From the next step on."""
+    for group in optimizer.param_groups:
+        group.update(fused=True, foreach=False)
+    move_steps(torch, optimizer, lambda parameter: parameter.device)
+
+
+def unfuse(torch, optimizer, before):
+    """As the program had it."""
+    for group, own in zip(optimizer.param_groups, before):
+        group.update(own)
+    move_steps(torch, optimizer, lambda parameter: torch.device("cpu"))
+
+
+def move_steps(torch, optimizer, where):
+    """A fused optimiser counts its steps on the parameters' device, another one on the CPU."""
     for parameter, state in optimizer.state.items():
         step = state.get("step")
         if isinstance(step, torch.Tensor):
-            state["step"] = step.to(device=parameter.device, dtype=torch.float32)
+            state["step"] = step.to(device=where(parameter), dtype=torch.float32)
 
 
 def keep_out_of_checkpoints(optimizer, before):

@@ -3,6 +3,20 @@
 import os
 
 
+def take_turns(tools, name, read, write, wanted):
+    """Whether the setting is turned on and off in a trial; then `read()` gives all its values, and `write(values)` sets them."""
+    before = []
+
+    def turn(on):
+        if on:
+            before[:] = [read()]
+            write(wanted)
+        elif before:
+            write(before.pop())
+
+    return tools.turns.takes(name, turn)
+
+
 class Switch:
     """A setting that the plan holds. `write` sets it by torch's own means, `read` tells whether it is in force."""
 
@@ -63,11 +77,17 @@ def tf32(tools, _):
     torch = tools.torch
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
 
-    def write():
-        torch.set_float32_matmul_precision("high")
-        cudnn.allow_tf32 = True
+    def read():
+        return torch.get_float32_matmul_precision(), cudnn.allow_tf32
 
-    switch = Switch(tools, "tf32", lambda: torch.get_float32_matmul_precision() != "highest" and cudnn.allow_tf32, write, "float32 by TF32")
+    def write(values):
+        torch.set_float32_matmul_precision(values[0])
+        cudnn.allow_tf32 = values[1]
+
+    wanted = ("high", True)
+    if take_turns(tools, "tf32", read, write, wanted):
+        return
+    switch = Switch(tools, "tf32", lambda: read()[0] != "highest" and read()[1], lambda: write(wanted), "float32 by TF32")
     switch.hold_property(type(cudnn), "allow_tf32", True)
     switch.hold_function(torch, "set_float32_matmul_precision", "high")
     hold_matmul(tools, switch, type(matmul))
@@ -92,14 +112,19 @@ def cudnn_benchmark(tools, _):
     """cuDNN tries its algorithms once for every shape and takes the fastest."""
     cudnn = tools.torch.backends.cudnn
 
-    def write():
-        cudnn.benchmark = True
-        cudnn.deterministic = False
+    def read():
+        return cudnn.benchmark, cudnn.deterministic
 
+    def write(values):
+        cudnn.benchmark, cudnn.deterministic = values
+
+    wanted = (True, False)
     if tools.torch.are_deterministic_algorithms_enabled():
         tools.report.refused("cudnn-benchmark", "the program asks for deterministic algorithms")
         return
-    switch = Switch(tools, "cudnn-benchmark", lambda: cudnn.benchmark and not cudnn.deterministic, write, "torch.backends.cudnn.benchmark")
+    if take_turns(tools, "cudnn-benchmark", read, write, wanted):
+        return
+    switch = Switch(tools, "cudnn-benchmark", lambda: read() == wanted, lambda: write(wanted), "torch.backends.cudnn.benchmark")
     switch.hold_property(type(cudnn), "benchmark", True)
     switch.hold_property(type(cudnn), "deterministic", False)
 
@@ -138,10 +163,10 @@ def threads(tools, entry):
     """The number of threads that torch computes with on the CPU."""
     torch, wanted = tools.torch, int(entry["count"])
 
-    def write():
-        torch.set_num_threads(wanted)
-
-    switch = Switch(tools, "threads", lambda: torch.get_num_threads() == wanted, write, "torch.set_num_threads(%d)" % wanted)
+    read, write = torch.get_num_threads, torch.set_num_threads
+    if take_turns(tools, "threads", read, write, wanted):
+        return
+    switch = Switch(tools, "threads", lambda: read() == wanted, lambda: write(wanted), "torch.set_num_threads(%d)" % wanted)
     switch.hold_function(torch, "set_num_threads", wanted)
 
 
