@@ -121,6 +121,7 @@ class Tuner {
                           {.starts = kMostStarts - number_,
                            .is_over = [&] { return is_interrupted != 0 || minutes() > options_.minutes; }},
                           [&](const auto& tried) { fmt::print(stderr, "{}", show::tried_line(tried, style_)); });
+    tuning.plan.made_for = first.target;
     if (tuning.failure.empty() && !tuning.plan.fixes.empty()) prove(tuning);
     return tuning;
   }
@@ -236,7 +237,9 @@ int run_tune(const TuneOptions& options, const Common& common) {
   if (!tuning.failure.empty()) return kNotExamined;
   if (!tuning.is_proved()) return kOk;
   std::ofstream file(options.output);
-  file << tune::plan_to_yaml(tuning.plan);
+  auto evidence = show::evidence(tuning);
+  evidence.insert(evidence.begin(), "made by: fullwatt tune -- " + base::join(options.command, " "));
+  file << tune::plan_to_yaml(tuning.plan, evidence);
   if (!file.flush())
     return report(
         {base::Error::Kind::unavailable, options.output + " cannot be written", "Give another path with --output."});

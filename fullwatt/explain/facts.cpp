@@ -291,6 +291,13 @@ void turn(const Json& json, ProcessFacts& facts) {
                              .once_s = lenient::number(json, "once_s")});
 }
 
+void target(const Json& json, ProcessFacts& facts) {
+  facts.target = TargetFact{.torch = lenient::text(json, "torch"),
+                            .gpu = lenient::text(json, "gpu"),
+                            .model = lenient::text(json, "model"),
+                            .script = lenient::text(json, "script")};
+}
+
 using Reader = void (*)(const Json&, ProcessFacts&);
 constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"process", process},
@@ -322,6 +329,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"fix", fix},
     {"fix_override", fix_override},
     {"turn", turn},
+    {"target", target},
 };
 
 }  // namespace

@@ -208,6 +208,14 @@ struct TurnFact {
   std::optional<double> once_s;  ///< what its first use took
 };
 
+/// What a plan that is made from this run would be made for.
+struct TargetFact {
+  std::string torch;
+  std::string gpu;
+  std::string model;
+  std::string script;
+};
+
 struct FixOverrideFact {
   std::string id;
   std::string what;  ///< what the program set, such as "threads = 2"
@@ -261,6 +269,7 @@ struct ProcessFacts {
   std::vector<FixFact> fixes;  ///< of the plan that the run was given
   std::vector<FixOverrideFact> fix_overrides;
   std::vector<TurnFact> turns;
+  std::optional<TargetFact> target;
 
   /// A setting as it was last seen in force; nothing when it was never seen.
   std::optional<std::string> setting(const std::string& name) const;

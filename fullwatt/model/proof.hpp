@@ -29,6 +29,7 @@ struct Trial {
   std::vector<double> losses;   ///< by step, where they were asked for
   std::vector<FixState> fixes;
   std::vector<Turn> turns;  ///< of a start in which fixes took turns
+  PlanTarget target;        ///< what a plan from here is made for
   double samples_per_step = 0;
   double seconds = 0;  ///< of the whole start
   std::string folder;  ///< its run folder

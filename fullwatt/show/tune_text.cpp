@@ -67,6 +67,17 @@ std::string tried_line(const model::TriedFix& tried, const Style& style) {
                      plain_symbols(style, title_of(tried.fix.id, style.language)), paint(style, Ink::dim, note));
 }
 
+std::vector<std::string> evidence(const model::Tuning& tuning) {
+  const Style plain{.unicode = false};
+  std::vector<std::string> lines{speed_line(tuning.speed, plain), loss_line(tuning.loss, plain)};
+  for (const auto& tried : tuning.tried) {
+    auto line = tried_line(tried, plain);
+    line.pop_back();
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 std::string tune_text(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty())
     return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}}) + "\n";

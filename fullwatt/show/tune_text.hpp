@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fullwatt/model/proof.hpp"
 #include "fullwatt/show/style.hpp"
@@ -14,6 +15,9 @@ std::string candidate_line(const std::string& fix, const std::string& why, std::
 
 /// One line about a fix that was tried, as soon as it was.
 std::string tried_line(const model::TriedFix& tried, const Style& style);
+
+/// The proof in single lines without colours: what a plan is told to rest on.
+std::vector<std::string> evidence(const model::Tuning& tuning);
 
 /// The whole answer for a terminal: what was tried, the proof, and the sentence that counts.
 std::string tune_text(const model::Tuning& tuning, const Style& style);

@@ -18,6 +18,7 @@ namespace {
 
 using catalog::FixSetting;
 constexpr std::size_t kMostBytes = 1 << 20;
+constexpr int kLongestComment = 400;
 constexpr const char* kRemedy = "'fullwatt explain fixes' lists the fixes and their settings.";
 
 /// Thrown while a plan is read; becomes an Error.
@@ -173,7 +174,9 @@ base::Result<model::Plan> read_plan(const std::string& path) {
   return plan;
 }
 
-std::string plan_to_yaml(const model::Plan& plan) {
+std::string plan_to_yaml(const model::Plan& plan, const std::vector<std::string>& evidence) {
+  std::string head;
+  for (const auto& line : evidence) head += "# " + base::printable(line, kLongestComment) + "\n";
   YAML::Emitter out;
   out << YAML::BeginMap << YAML::Key << "version" << YAML::Value << model::Plan::kVersion;
   const auto& target = plan.made_for;
@@ -195,7 +198,7 @@ std::string plan_to_yaml(const model::Plan& plan) {
     out << YAML::EndMap;
   }
   out << YAML::EndSeq << YAML::EndMap;
-  return std::string(out.c_str()) + "\n";
+  return head + out.c_str() + "\n";
 }
 
 std::string plan_for_agent(const model::Plan& plan) {
@@ -210,7 +213,8 @@ std::string plan_for_agent(const model::Plan& plan) {
     fixes.push_back(std::move(entry));
   }
   const auto& target = plan.made_for;
-  const nlohmann::ordered_json made_for{{"torch", target.torch}, {"gpu", target.gpu}, {"model", target.model}};
+  const nlohmann::ordered_json made_for{
+      {"torch", target.torch}, {"gpu", target.gpu}, {"model", target.model}, {"script", target.script}};
   return nlohmann::ordered_json{{"version", model::Plan::kVersion}, {"made_for", made_for}, {"fixes", fixes}}.dump();
 }
 

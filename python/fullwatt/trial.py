@@ -11,6 +11,8 @@ import sys
 from time import perf_counter_ns as now
 
 from .agent import LOSS
+from .fixes.target import Target
+from .fixes.turns import NoTurns, Turns
 from .measure import Losses, leave_to_parent
 
 
@@ -20,17 +22,24 @@ def options():
     return json.loads(text) if text else None
 
 
-def install(torch, agent, actions, steps):
+def install(torch, agent, inputs, actions, steps):
     """Has the agent do its part of a trial."""
     wanted = options()
     if wanted is None:
         return
     steps.stop = lambda: stop(agent)
+    Target(torch, agent, inputs).tell()
     if wanted.get("losses"):
         actions.losses = EveryLoss(agent, torch)
         agent.detail |= LOSS
     if "seed_offset" in wanted:
         shift_seeds(torch, agent.patches, int(wanted["seed_offset"]))
+
+
+def turns(torch, agent):
+    """What makes the turns of this trial's fixes, given their report."""
+    wanted = (options() or {}).get("turns")
+    return lambda report: Turns(torch, agent, report, wanted, lambda: stop(agent)) if wanted else NoTurns()
 
 
 def stop(agent):

@@ -31,11 +31,11 @@ class CatalogueTest(unittest.TestCase):
 
 
 class FixCase(Case):
-    def train(self, fixes, source, **options):
+    def train(self, fixes, source, made_for=None, **options):
         """Runs a program with a plan; `state(id)` of the outcome is the newest state of a fix."""
         plan = os.path.join(self.scratch, "plan.json")
         with open(plan, "w") as file:
-            json.dump({"fixes": [{"id": fix} if isinstance(fix, str) else fix for fix in fixes]}, file)
+            json.dump({"made_for": made_for or {}, "fixes": [{"id": fix} if isinstance(fix, str) else fix for fix in fixes]}, file)
         outcome = self.run_forked(textwrap.dedent(source), environment={"FULLWATT_PLAN": plan}, **options)
         self.assertEqual(outcome.code, 0, outcome.err)
         return outcome
@@ -98,6 +98,37 @@ with torch.autograd.detect_anomaly():
         self.assertEqual(outcome.code, 0)
         self.assertEqual(len(outcome.out.split()), 32)
         self.assertIn("plan.json", outcome.err)
+
+
+class TargetTest(FixCase):
+    FIXES = [{"id": "threads", "count": 1}, "tf32", "bf16", "gc-freeze", "fused-optimizer"]
+    SOURCE = "import torch\ntorch.set_num_threads(2)\n" + MODEL + TRAIN + """
+print(torch.get_num_threads(), torch.get_float32_matmul_precision(), optimizer.param_groups[0].get("fused"))
+"""
+
+    def assert_all_refused(self, made_for, why):
+        plain = self.run_forked(self.SOURCE)
+        outcome = self.train(self.FIXES, self.SOURCE, made_for)
+        for fix in self.FIXES:
+            self.assert_refused(outcome, fix if isinstance(fix, str) else fix["id"], why)
+        self.assertIn("the plan is refused: it was made for", outcome.err)
+        self.assertEqual(outcome.out, plain.out)
+
+    def test_a_plan_for_another_torch_is_refused(self):
+        self.assert_all_refused({"torch": "1.13"}, "it was made for torch 1.13, and this is %s" % ".".join(torch.__version__.split(".")[:2]))
+
+    def test_a_plan_for_a_gpu_is_refused_on_the_cpu(self):
+        self.assert_all_refused({"gpu": "9.0"}, "it was made for a GPU of compute capability 9.0, and this is cpu")
+
+    def test_a_plan_for_another_model_is_refused(self):
+        self.assert_all_refused({"model": "Other-00000000"}, "it was made for the model Other-00000000, and this is ")
+
+    def test_what_a_trial_tells_fits_the_next_run(self):
+        told = self.run_forked(self.SOURCE, environment={"FULLWATT_TRIAL": "{}"}).facts("target")[-1]
+        made_for = {name: told[name] for name in ("torch", "gpu", "model")}
+        self.assertEqual(made_for["gpu"], "cpu")
+        outcome = self.train(["gc-freeze"], self.SOURCE, made_for)
+        self.assert_in_force(outcome, "gc-freeze")
 
 
 @unittest.skipUnless(HAS_CALL_PLACE, "this torch has no place for it")

@@ -3,11 +3,11 @@
 import json
 import os
 
-from .. import trial
+from ..agent import say
 from ..patches import Patches
 from . import cache, collector, copies, loaders, models, optimizers, switches
 from .report import Report
-from .turns import NoTurns, Turns
+from .target import Target
 
 # Every fix that this agent can apply, and what puts it in place, called with the Tools and its entry in the plan.
 FIXES = {
@@ -30,33 +30,48 @@ FIXES = {
 }
 
 
-def install(torch, agent, inputs):
-    """Puts the fixes of the plan that FULLWATT_PLAN names in place."""
+def install(torch, agent, inputs, turns):
+    """Puts the fixes of the plan that FULLWATT_PLAN names in place. `turns(report)` leads those that take turns in a trial."""
     path = os.environ.get("FULLWATT_PLAN")
     if not path:
         return
-    tools = Tools(torch, agent, inputs, (trial.options() or {}).get("turns"))
-    for entry in read(path):
-        apply(tools, entry)
+    plan = read(path)
+    tools = Tools(torch, agent, inputs, plan, turns)
+    for entry in plan["fixes"]:
+        if not tools.is_refused:
+            apply(tools, entry)
 
 
 class Tools:
     """What a fix works with. Its patches are not the agent's: an agent that turns itself off leaves the fixes in force."""
 
-    def __init__(self, torch, agent, inputs, turns=None):
+    def __init__(self, torch, agent, inputs, plan, turns):
         self.torch = torch
         self.agent = agent
         self.patches = Patches()
         self.report = Report(agent)
-        self.turns = Turns(torch, agent, self.report, turns, lambda: trial.stop(agent)) if turns else NoTurns()
-        self.models = models.Models(torch, inputs, self.report, self.turns)
+        self.is_refused = False
+        self._fixes = [entry["id"] for entry in plan["fixes"]]
+        Target(torch, agent, inputs).hold(plan.get("made_for", {}), self.refuse)
+        self.turns = turns(self.report)
+        self.models = models.Models(torch, inputs, self.report, self.turns, lambda: self.is_refused)
         self.loaders = loaders.Loaders(torch, agent, self.patches, self.report)
 
 
+    def refuse(self, why):
+        """The plan is for another training: everything goes back to how the program has it."""
+        self.is_refused = True
+        self.patches.restore()
+        for name in self._fixes:
+            self.report.refused(name, why)
+        self.report.close()
+        say("the plan is refused: %s; the training goes on without it" % why)
+
+
 def read(path):
-    """The plan's entries, in order: `{"fixes": [{"id": …, …}]}`."""
+    """The plan: `{"made_for": {…}, "fixes": [{"id": …, …}]}`."""
     with open(path, encoding="utf-8") as file:
-        return json.load(file)["fixes"]
+        return json.load(file)
 
 
 def apply(tools, entry):

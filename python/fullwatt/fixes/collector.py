@@ -10,6 +10,8 @@ def freeze(tools, _):
     report = tools.report
 
     def steady():
+        if tools.is_refused:
+            return
         if not gc.isenabled():
             report.refused("gc-freeze", "the program has switched the collector off")
             return

@@ -13,11 +13,12 @@ INPUT, PRECISION, COMPILER = range(3)  # from the outside in
 class Models:
     """The outermost modules of the program and the layers around their calls."""
 
-    def __init__(self, torch, inputs, report, turns):
+    def __init__(self, torch, inputs, report, turns, is_refused):
         self._torch = torch
         self._inputs = inputs
         self._report = report
         self._turns = turns
+        self._is_refused = is_refused
         self._layers = {}
         self._known = Known()
         inputs.at_module.append(self._found)
@@ -38,7 +39,7 @@ class Models:
         return self._inputs.done
 
     def _found(self, module):
-        if self._known.get(module) is not None or not self._layers:
+        if self._known.get(module) is not None or not self._layers or self._is_refused():
             return
         self._known.put(module, True)
         why = why_not(self._torch, module)

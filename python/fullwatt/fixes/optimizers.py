@@ -15,7 +15,7 @@ def fused(tools, _):
     module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
 
     def before_step(optimizer, *_):
-        if switched.get(optimizer) is None:
+        if switched.get(optimizer) is None and not tools.is_refused:
             switched.put(optimizer, True)
             tools.agent.attempt(switch, optimizer)
 

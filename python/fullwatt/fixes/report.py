@@ -9,6 +9,7 @@ class Report:
     def __init__(self, agent):
         self._agent = agent
         self._told = {}
+        self._is_closed = False
 
     def waiting(self, name, why):
         """It will be applied when the training gets there."""
@@ -34,8 +35,12 @@ class Report:
         """The newest state, or None."""
         return self._told.get(name, (None,))[0]
 
+    def close(self):
+        """What was said last counts."""
+        self._is_closed = True
+
     def _tell(self, name, state, text, **details):
-        if self._told.get(name) == (state, text):
+        if self._is_closed or self._told.get(name) == (state, text):
             return
         self._told[name] = (state, text)
         self._agent.facts.add("fix", id=name, state=state, text=text, **details)

@@ -3,29 +3,38 @@
 import os
 
 
-def take_turns(tools, name, read, write, wanted):
-    """Whether the setting is turned on and off in a trial; then `read()` gives all its values, and `write(values)` sets them."""
-    before = []
+class Setting:
+    """Values of torch's: `read()` gives them, `write(values)` sets them by torch's own means, and `wanted` are those of the fix."""
 
-    def turn(on):
+    def __init__(self, read, write, wanted):
+        self._read = read
+        self._write = write
+        self._wanted = wanted
+        self._before = []
+
+    def turn(self, on):
+        """The fix's values, or those that were there before."""
         if on:
-            before[:] = [read()]
-            write(wanted)
-        elif before:
-            write(before.pop())
+            self._before[:] = [self._read()]
+            self._write(self._wanted)
+        elif self._before:
+            self._write(self._before.pop())
 
-    return tools.turns.takes(name, turn)
+    def is_in_force(self):
+        """Whether torch has the values of the fix."""
+        return self._read() == self._wanted
 
 
 class Switch:
-    """A setting that the plan holds. `write` sets it by torch's own means, `read` tells whether it is in force."""
+    """A setting that the plan holds."""
 
-    def __init__(self, tools, name, read, write, what):
+    def __init__(self, tools, name, setting, what, is_in_force=None):
         self._tools = tools
         self._name = name
-        self._read = read
+        self._is_in_force = is_in_force or setting.is_in_force
         self._what = what
-        write()
+        setting.turn(True)
+        tools.patches.on_restore(lambda: setting.turn(False))
         self.check()
         tools.agent.at_steady.append(self.check)
         tools.agent.at_look.append(self.check)
@@ -64,7 +73,7 @@ class Switch:
     def check(self):
         """Whether it is in force."""
         report = self._tools.report
-        if self._read():
+        if self._is_in_force():
             report.in_force(self._name, self._what)
         elif report.state(self._name) == "in-force":
             report.undone(self._name, self._what + " was set to something else")
@@ -84,10 +93,10 @@ def tf32(tools, _):
         torch.set_float32_matmul_precision(values[0])
         cudnn.allow_tf32 = values[1]
 
-    wanted = ("high", True)
-    if take_turns(tools, "tf32", read, write, wanted):
+    setting = Setting(read, write, ("high", True))
+    if tools.turns.takes("tf32", setting.turn):
         return
-    switch = Switch(tools, "tf32", lambda: read()[0] != "highest" and read()[1], lambda: write(wanted), "float32 by TF32")
+    switch = Switch(tools, "tf32", setting, "float32 by TF32", lambda: read()[0] != "highest" and read()[1])
     switch.hold_property(type(cudnn), "allow_tf32", True)
     switch.hold_function(torch, "set_float32_matmul_precision", "high")
     hold_matmul(tools, switch, type(matmul))
@@ -118,13 +127,13 @@ def cudnn_benchmark(tools, _):
     def write(values):
         cudnn.benchmark, cudnn.deterministic = values
 
-    wanted = (True, False)
     if tools.torch.are_deterministic_algorithms_enabled():
         tools.report.refused("cudnn-benchmark", "the program asks for deterministic algorithms")
         return
-    if take_turns(tools, "cudnn-benchmark", read, write, wanted):
+    setting = Setting(read, write, (True, False))
+    if tools.turns.takes("cudnn-benchmark", setting.turn):
         return
-    switch = Switch(tools, "cudnn-benchmark", lambda: read() == wanted, lambda: write(wanted), "torch.backends.cudnn.benchmark")
+    switch = Switch(tools, "cudnn-benchmark", setting, "torch.backends.cudnn.benchmark")
     switch.hold_property(type(cudnn), "benchmark", True)
     switch.hold_property(type(cudnn), "deterministic", False)
 
@@ -133,10 +142,8 @@ def anomaly_off(tools, _):
     """Anomaly detection, which keeps a stack trace of every operation, is not switched on."""
     torch = tools.torch
 
-    def write():
-        torch.autograd.set_detect_anomaly(False)
-
-    switch = Switch(tools, "anomaly-off", lambda: not torch.is_anomaly_enabled(), write, "anomaly detection")
+    setting = Setting(torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False)
+    switch = Switch(tools, "anomaly-off", setting, "anomaly detection")
     for owner, name in ((torch.autograd, "set_detect_anomaly"), (torch.autograd, "detect_anomaly")):
         tools.patches.replace(owner, name, lambda original: off(original, switch))
 
@@ -163,10 +170,10 @@ def threads(tools, entry):
     """The number of threads that torch computes with on the CPU."""
     torch, wanted = tools.torch, int(entry["count"])
 
-    read, write = torch.get_num_threads, torch.set_num_threads
-    if take_turns(tools, "threads", read, write, wanted):
+    setting = Setting(torch.get_num_threads, torch.set_num_threads, wanted)
+    if tools.turns.takes("threads", setting.turn):
         return
-    switch = Switch(tools, "threads", lambda: read() == wanted, lambda: write(wanted), "torch.set_num_threads(%d)" % wanted)
+    switch = Switch(tools, "threads", setting, "torch.set_num_threads(%d)" % wanted)
     switch.hold_function(torch, "set_num_threads", wanted)
 
 

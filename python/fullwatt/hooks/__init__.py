@@ -28,7 +28,7 @@ def install(torch, agent, imports):
     collection.install(agent)
     profilers.install(agent, torch, actions)
     declared.install(agent, torch, actions)
-    fixes.install(torch, agent, inputs)
-    trial.install(torch, agent, actions, steps)
+    fixes.install(torch, agent, inputs, trial.turns(torch, agent))
+    trial.install(torch, agent, inputs, actions, steps)
     dynamo.skip_our_code(torch)
     agent.switch_compiler = dynamo.switch(torch) or agent.switch_compiler
