@@ -26,8 +26,7 @@ constexpr std::size_t kMostAttached = 2000;
 
 Result<void> failed(const std::string& what) {
   return base::fail(Error::Kind::refused, what + ": " + std::strerror(errno),
-                    "Trials need user namespaces (or root) and overlay file systems, which this machine or container "
-                    "does not offer.");
+                    "Trials need overlay file systems in a namespace, which this machine or container does not offer.");
 }
 
 std::string slurp(const std::string& path) {

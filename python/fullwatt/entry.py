@@ -36,7 +36,7 @@ def _load(path):
 
 
 def _install(agent):
-    from . import files
+    from . import diversion, files
     from .agent import BEFORE_TRAINING
     from .imports import ImportWatch
 
@@ -45,6 +45,8 @@ def _install(agent):
     os.register_at_fork(after_in_child=lambda: agent.guard(agent.forked))
     agent.at_fork.append(lambda: agent.patches.restore(BEFORE_TRAINING))
     files.install(agent)
+    if "FULLWATT_DIVERSION" in os.environ:
+        diversion.install(agent, os.environ["FULLWATT_DIVERSION"])
     watch.when_imported("argparse", lambda module: agent.guard(_hook_arguments, module, agent))
     watch.when_imported("torch", lambda module: agent.guard(_hook_torch, module, agent, watch))
 
@@ -56,6 +58,8 @@ def _hook_arguments(argparse, agent):
 
 
 def _hook_torch(torch, agent, watch):
-    from . import hooks
+    from . import diversion, hooks
 
     hooks.install(torch, agent, watch)
+    if "FULLWATT_DIVERSION" in os.environ:
+        diversion.install_torch(torch, agent, os.environ["FULLWATT_DIVERSION"])

@@ -59,6 +59,47 @@ class TrialTest(Case):
         self.assertIn("saved at exit", outcome.out)
 
 
+class DiversionTest(Case):
+    """Where there is no sandbox: what Python writes goes elsewhere, and the program does not notice."""
+
+    def test_a_program_finds_what_it_wrote_and_its_files_stay(self):
+        mine, there = os.path.join(self.scratch, "mine"), os.path.join(self.scratch, "files")
+        os.makedirs(mine)
+        os.makedirs(there)
+        for name in ("log.txt", "old.txt"):
+            with open(os.path.join(mine, name), "w") as file:
+                file.write("old\n")
+        source = MODEL + """
+import os, pathlib, shutil, tempfile
+os.chdir(MINE)
+os.makedirs("out/deep", exist_ok=True)
+os.makedirs("out/deep", exist_ok=True)
+with open("log.txt", "a") as file:
+    file.write("new\\n")
+pathlib.Path("out/deep/a.txt").write_text("a")
+torch.save(model.state_dict(), pathlib.Path("out") / "model.tmp")
+os.replace("out/model.tmp", "out/model.pt")
+shutil.copy("out/deep/a.txt", "out/b.txt")
+os.remove("old.txt")
+with tempfile.TemporaryDirectory() as folder:
+    open(os.path.join(folder, "x"), "w").close()
+print(os.path.exists(folder))
+with open(os.open("by_descriptor", os.O_CREAT | os.O_WRONLY), "w") as file:
+    file.write("x")
+print(open("log.txt").read().split(), sorted(os.listdir("out")), len(torch.load("out/model.pt")), os.path.exists("out/model.tmp"), open("by_descriptor").read())
+try:
+    os.mkdir("out")
+except FileExistsError:
+    print("there already")
+""".replace("MINE", repr(mine))
+        outcome = self.run_forked(source, environment={"FULLWATT_DIVERSION": there, "TMPDIR": there})
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertEqual(outcome.out, "False\n['old', 'new'] ['b.txt', 'deep', 'model.pt'] 4 False x\nthere already\n")
+        self.assertEqual(sorted(os.listdir(mine)), ["log.txt", "old.txt"])
+        with open(os.path.join(mine, "log.txt")) as file:
+            self.assertEqual(file.read(), "old\n")
+
+
 class TurnsTest(Case):
     """Fixes that are turned on and off within one trial."""
 

@@ -40,8 +40,16 @@ class TrialTest : public ::testing::Test {
                     "-c",
                     inside};
     options.environment = base::current_environment();
+    if (fenced_) options.environment["FULLWATT_SANDBOX"] = "fence";
     options.limit = std::chrono::milliseconds(60000);
     return base::run_child(options).value_or(ChildResult{});
+  }
+
+  void expect_nothing_written() const {
+    for (const auto* name : {"at_exit", "by_child", "by_c", "in_finally"})
+      EXPECT_FALSE(fs::exists(folder_ / ("mine/" + std::string(name)))) << name;
+    EXPECT_FALSE(fs::exists("/tmp/fullwatt_trial_test"));
+    EXPECT_FALSE(fs::exists(fs::path(base::current_environment()["HOME"]) / ".fullwatt_trial_test"));
   }
 
   /// Whether a process lives whose command line holds this word.
@@ -58,7 +66,31 @@ class TrialTest : public ::testing::Test {
   }
 
   TempFolder folder_;
+  bool fenced_ = false;
 };
+
+/// The way where no view of the file system can be built: writing is forbidden.
+class FencedTrialTest : public TrialTest {
+ protected:
+  FencedTrialTest() { fenced_ = true; }
+};
+
+constexpr std::string_view kWriters =
+    "import atexit, os, subprocess, sys\n"
+    "def write(path):\n"
+    "    try:\n"
+    "        open(os.path.expanduser(path), 'w').write('x')\n"
+    "    except PermissionError:\n"
+    "        print('forbidden', path)\n"
+    "atexit.register(write, 'at_exit')\n"
+    "try:\n"
+    "    subprocess.run([sys.executable, '-c', \"open('by_child', 'w').write('x')\"])\n"
+    "    os.system('echo x > by_c')\n"
+    "    write('~/.fullwatt_trial_test')\n"
+    "    write('/tmp/fullwatt_trial_test')\n"
+    "    raise SystemExit(5)\n"
+    "finally:\n"
+    "    write('in_finally')\n";
 
 TEST_F(TrialTest, WritingChangesNothingAndIsSeenInside) {
   folder_.write("mine/model.pt", "old");
@@ -73,23 +105,30 @@ TEST_F(TrialTest, WritingChangesNothingAndIsSeenInside) {
 }
 
 TEST_F(TrialTest, WritersOfEveryKindStayInside) {
-  folder_.write("mine/train.py",
-                "import atexit, os, subprocess, sys\n"
-                "atexit.register(lambda: open('at_exit', 'w').write('x'))\n"
-                "try:\n"
-                "    subprocess.run([sys.executable, '-c', \"open('by_child', 'w').write('x')\"], check=True)\n"
-                "    os.system('echo x > by_c')\n"
-                "    open(os.path.expanduser('~/.fullwatt_trial_test'), 'w').write('x')\n"
-                "    open('/tmp/fullwatt_trial_test', 'w').write('x')\n"
-                "    raise SystemExit(5)\n"
-                "finally:\n"
-                "    open('in_finally', 'w').write('x')\n");
+  folder_.write("mine/train.py", std::string(kWriters));
   const auto result = trial("python3 train.py");
   EXPECT_EQ(result.exit_code, 5) << result.err;
-  for (const auto* name : {"at_exit", "by_child", "by_c", "in_finally"})
-    EXPECT_FALSE(fs::exists(folder_ / ("mine/" + std::string(name)))) << name;
-  EXPECT_FALSE(fs::exists("/tmp/fullwatt_trial_test"));
-  EXPECT_FALSE(fs::exists(fs::path(base::current_environment()["HOME"]) / ".fullwatt_trial_test"));
+  EXPECT_FALSE(base::contains(result.out, "forbidden")) << result.out;
+  expect_nothing_written();
+}
+
+TEST_F(FencedTrialTest, WritersOfEveryKindAreForbidden) {
+  folder_.write("mine/train.py", std::string(kWriters));
+  folder_.write("mine/by_c.old", "mine");
+  const auto result = trial("python3 train.py; code=$?; rm by_c.old; mv by_c.old by_c; exit $code");
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(result.out,
+            "forbidden ~/.fullwatt_trial_test\nforbidden /tmp/fullwatt_trial_test\nforbidden in_finally\nforbidden "
+            "at_exit\n");
+  EXPECT_EQ(read_all(folder_ / "mine/by_c.old"), "mine");
+  expect_nothing_written();
+}
+
+TEST_F(FencedTrialTest, RunFolderDevicesAndTemporaryFilesAreOpen) {
+  const auto result = trial("echo kept > ../run/facts && echo x > /dev/null && echo 1 > $TMPDIR/a && cat $TMPDIR/a");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "1\n");
+  EXPECT_EQ(read_all(folder_ / "run/facts"), "kept\n");
 }
 
 TEST_F(TrialTest, TheRunFolderIsWrittenForReal) {
