@@ -15,6 +15,7 @@
 #include "fullwatt/cli/command.hpp"
 #include "fullwatt/cli/run_report.hpp"
 #include "fullwatt/explain/facts.hpp"
+#include "fullwatt/show/tune_json.hpp"
 #include "fullwatt/show/tune_text.hpp"
 #include "fullwatt/tune/candidates.hpp"
 #include "fullwatt/tune/plan_file.hpp"
@@ -58,6 +59,7 @@ struct TuneOptions {
   int seeds = 5;
   double minutes = 5;
   bool exact = false;
+  bool json = false;
   std::vector<std::string> skip;
 };
 
@@ -115,12 +117,14 @@ class Tuner {
       return tuning;
     }
     learn(first);
-    tuning = tune::search({.look = [&](const auto& plan) { return look(plan); },
-                           .measure = [&](const auto& plan) { return measure(plan); },
-                           .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
-                          {.starts = kMostStarts - number_,
-                           .is_over = [&] { return is_interrupted != 0 || minutes() > options_.minutes; }},
-                          [&](const auto& tried) { fmt::print(stderr, "{}", show::tried_line(tried, style_)); });
+    tuning =
+        tune::search({.look = [&](const auto& plan) { return look(plan); },
+                      .measure = [&](const auto& plan) { return measure(plan); },
+                      .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
+                     {.starts = kMostStarts - number_,
+                      .is_over = [&] { return is_interrupted != 0 || minutes() > options_.minutes; }},
+                     {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
+                      .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }});
     tuning.plan.made_for = first.target;
     if (tuning.failure.empty() && !tuning.plan.fixes.empty()) prove(tuning);
     return tuning;
@@ -155,15 +159,12 @@ class Tuner {
         start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
     const auto explained = explain_folder(found.trial.folder);
     if (!explained || explained->run.processes.empty()) return found;
+    say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
     const auto facts = explain::parse_facts(explained->run.processes.front());
     found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
     std::erase_if(found.candidates, [&](const auto& candidate) {
       return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
     });
-    say(fmt::format("{} fixes are worth a trial; a step takes {:.3g} ms", found.candidates.size(),
-                    explained->explanation.step_ms.mean));
-    for (const auto& candidate : found.candidates)
-      fmt::print(stderr, "{}", show::candidate_line(candidate.fix.id, candidate.why, candidate.predicted_ms, style_));
     return found;
   }
 
@@ -233,7 +234,7 @@ int run_tune(const TuneOptions& options, const Common& common) {
   std::signal(SIGINT, interrupt);
   Tuner tuner(options, *agent, style);
   const auto tuning = tuner.tune();
-  print(show::tune_text(tuning, output_style(common)));
+  print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   if (!tuning.failure.empty()) return kNotExamined;
   if (!tuning.is_proved()) return kOk;
   std::ofstream file(options.output);
@@ -243,7 +244,7 @@ int run_tune(const TuneOptions& options, const Common& common) {
   if (!file.flush())
     return report(
         {base::Error::Kind::unavailable, options.output + " cannot be written", "Give another path with --output."});
-  print(fmt::format("fullwatt run --fix {} -- {}\n", options.output, base::join(options.command, " ")));
+  fmt::print(stderr, "fullwatt run --fix {} -- {}\n", options.output, base::join(options.command, " "));
   return kOk;
 }
 
@@ -262,6 +263,7 @@ void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const
   command->add_option("--minutes", options->minutes, "Time for finding the plan")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_flag("--json", options->json, "Machine-readable answer (docs/tune.schema.json)");
   command->add_flag("--exact", options->exact, "Only fixes that leave the results as they are");
   command->add_option("--skip", options->skip, "Fixes that are not wanted, such as compile");
   command->callback([options, &user_command, &common, &result] {

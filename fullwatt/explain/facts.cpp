@@ -273,7 +273,8 @@ void device_check(const Json& json, ProcessFacts& facts) {
 void fix(const Json& json, ProcessFacts& facts) {
   keep(facts.fixes, FixFact{.id = lenient::text(json, "id"),
                             .state = lenient::text(json, "state"),
-                            .text = lenient::text(json, "text")});
+                            .text = lenient::text(json, "text"),
+                            .once_s = lenient::number(json, "once_s")});
 }
 
 void fix_override(const Json& json, ProcessFacts& facts) {

@@ -193,8 +193,9 @@ struct DeviceCheckFact {
 
 struct FixFact {
   std::string id;
-  std::string state;  ///< waiting, in-force, refused, undone
-  std::string text;   ///< what is in force, or why it is not
+  std::string state;             ///< waiting, in-force, refused, undone
+  std::string text;              ///< what is in force, or why it is not
+  std::optional<double> once_s;  ///< what it takes at the beginning, such as packing all samples
 };
 
 /// A fix that took turns with itself left out, in a trial of `tune`.

@@ -14,6 +14,11 @@ struct PlannedFix {
   std::map<std::string, std::string> settings;
   std::optional<double> speedup;  ///< measured when the plan was made, of this fix beside the others
 
+  static void fields(auto& self, auto&& visit) {
+    visit("id", self.id);
+    visit("settings", self.settings);
+    visit("speedup", self.speedup);
+  }
   bool operator==(const PlannedFix&) const = default;
 };
 
@@ -24,6 +29,12 @@ struct PlanTarget {
   std::string model;   ///< class and fingerprint of the module tree
   std::string script;  ///< fingerprint of the main script; another one only warns
 
+  static void fields(auto& self, auto&& visit) {
+    visit("torch", self.torch);
+    visit("gpu", self.gpu);
+    visit("model", self.model);
+    visit("script", self.script);
+  }
   bool operator==(const PlanTarget&) const = default;
 };
 
@@ -33,6 +44,10 @@ struct Plan {
   PlanTarget made_for;
   std::vector<PlannedFix> fixes;  ///< in the catalogue's order
 
+  static void fields(auto& self, auto&& visit) {
+    visit("made_for", self.made_for);
+    visit("fixes", self.fixes);
+  }
   bool operator==(const Plan&) const = default;
 };
 

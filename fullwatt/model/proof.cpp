@@ -7,6 +7,11 @@ std::optional<double> TriedFix::speedup() const {
   return *before_ms / *after_ms;
 }
 
+std::optional<double> TriedFix::steps_to_pay() const {
+  if (once_s <= 0 || !before_ms || !after_ms || *after_ms >= *before_ms) return std::nullopt;
+  return once_s * 1e3 / (*before_ms - *after_ms);
+}
+
 std::string_view to_string(LossProof::Verdict verdict) {
   switch (verdict) {
     case LossProof::Verdict::not_worse:

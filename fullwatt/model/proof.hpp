@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,8 +29,9 @@ struct Trial {
   std::vector<double> step_ms;  ///< steady steps, in order
   std::vector<double> losses;   ///< by step, where they were asked for
   std::vector<FixState> fixes;
-  std::vector<Turn> turns;  ///< of a start in which fixes took turns
-  PlanTarget target;        ///< what a plan from here is made for
+  std::vector<Turn> turns;               ///< of a start in which fixes took turns
+  PlanTarget target;                     ///< what a plan from here is made for
+  std::map<std::string, double> once_s;  ///< by fix: what it takes at the beginning
   double samples_per_step = 0;
   double seconds = 0;  ///< of the whole start
   std::string folder;  ///< its run folder
@@ -43,6 +45,13 @@ struct SpeedProof {
   int pairs = 0;
 
   bool is_faster() const { return pairs >= 2 && low > 1; }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("speedup", self.speedup);
+    visit("low", self.low);
+    visit("high", self.high);
+    visit("pairs", self.pairs);
+  }
 };
 
 /// How the loss compares: the mean of its last part, with the plan less without it, over the seeds.
@@ -56,6 +65,17 @@ struct LossProof {
   int pairs = 0;
   std::uint64_t steps = 0;
   std::string reason;  ///< of an unknown one
+
+  static void fields(auto& self, auto&& visit) {
+    visit("verdict", self.verdict);
+    visit("difference", self.difference);
+    visit("low", self.low);
+    visit("high", self.high);
+    visit("margin", self.margin);
+    visit("pairs", self.pairs);
+    visit("steps", self.steps);
+    visit("reason", self.reason);
+  }
 };
 std::string_view to_string(LossProof::Verdict verdict);
 
@@ -67,14 +87,29 @@ struct TriedFix {
   bool kept = false;
   std::optional<double> before_ms;  ///< a step beside those that were kept before it; nothing when it was not measured
   std::optional<double> after_ms;
-  double once_s = 0;   ///< what its first use took
+  double once_s = 0;   ///< what it takes at the beginning: compiling, packing
   std::string reason;  ///< why it was dropped
 
   std::optional<double> speedup() const;
+  /// After how many steps what it takes at the beginning is paid for; nothing where it takes nothing, or gives nothing.
+  std::optional<double> steps_to_pay() const;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("fix", self.fix);
+    visit("why", self.why);
+    visit("predicted_ms", self.predicted_ms);
+    visit("kept", self.kept);
+    visit("before_ms", self.before_ms);
+    visit("after_ms", self.after_ms);
+    visit("once_s", self.once_s);
+    visit("reason", self.reason);
+  }
 };
 
 /// The answer of `tune`: the plan, how it was found, and the proof.
 struct Tuning {
+  static constexpr int kSchemaVersion = 1;
+
   Plan plan;
   std::vector<TriedFix> tried;
   double before_ms = 0;  ///< of a step, in the search
@@ -83,6 +118,17 @@ struct Tuning {
   std::string failure;  ///< why nothing could be tried; empty when it could
   SpeedProof speed;
   LossProof loss;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("plan", self.plan);
+    visit("tried", self.tried);
+    visit("before_ms", self.before_ms);
+    visit("after_ms", self.after_ms);
+    visit("samples_per_step", self.samples_per_step);
+    visit("failure", self.failure);
+    visit("speed", self.speed);
+    visit("loss", self.loss);
+  }
 
   bool is_proved() const { return speed.is_faster() && loss.verdict == LossProof::Verdict::not_worse; }
 };

@@ -129,7 +129,7 @@ std::string plain_symbols(const Style& style, std::string text) {
   if (style.unicode) return text;
   constexpr std::array kSymbols{std::pair{"×", "x"},  std::pair{"·", "-"},  std::pair{"…", "..."},
                                 std::pair{"→", "->"}, std::pair{"≥", ">="}, std::pair{"°", " deg "},
-                                std::pair{"–", "-"},  std::pair{"’", "'"}};
+                                std::pair{"–", "-"},  std::pair{"’", "'"},  std::pair{"✓", "+"}};
   for (const auto& [symbol, plain] : kSymbols) {
     for (auto at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at))
       text.replace(at, std::string_view(symbol).size(), plain);

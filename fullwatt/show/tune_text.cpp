@@ -1,12 +1,15 @@
 #include "fullwatt/show/tune_text.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "catalog/fixes.hpp"
 #include <fmt/format.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/show/numbers.hpp"
+#include "fullwatt/show/text_table.hpp"
 #include "fullwatt/show/words.hpp"
 
 namespace fullwatt::show {
@@ -43,13 +46,67 @@ std::string loss_line(const model::LossProof& loss, const Style& style) {
               {"reason", base::printable(loss.reason, 200)}});
 }
 
+/// A table below its title.
+std::string section(std::string_view title, const TextTable& table, const Style& style) {
+  std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say(title, style)));
+  for (const auto& line : table.lines(2)) out += line + "\n";
+  return out;
+}
+
+std::string before_and_after(const model::Tuning& tuning, const Style& style) {
+  using Align = TextTable::Align;
+  TextTable table(style, {{""}, {say("tune_before", style), Align::right}, {say("tune_after", style), Align::right}});
+  table.row({{say("tune_step", style)}, {figure(tuning.before_ms)}, {figure(tuning.after_ms)}});
+  const auto rate = [&](double ms) { return ms > 0 ? figure(1e3 * tuning.samples_per_step / ms) : std::string(); };
+  if (tuning.samples_per_step > 0)
+    table.row({{say("tune_samples", style)}, {rate(tuning.before_ms)}, {rate(tuning.after_ms)}});
+  return section("tune_before_after", table, style);
+}
+
+double gain_ms(const model::TriedFix& tried) {
+  return tried.before_ms.value_or(0) - tried.after_ms.value_or(0);
+}
+
+std::string kept_table(const model::Tuning& tuning, const Style& style) {
+  using Align = TextTable::Align;
+  std::vector<model::TriedFix> kept;
+  std::ranges::copy_if(tuning.tried, std::back_inserter(kept), &model::TriedFix::kept);
+  std::ranges::stable_sort(kept, std::ranges::greater(), gain_ms);
+  TextTable table(style, {{say("run_fix", style)},
+                          {"", Align::right},
+                          {say("tune_gain", style), Align::right},
+                          {say("tune_expected", style), Align::right},
+                          {say("tune_paid", style), Align::right},
+                          {"", Align::left, true}});
+  for (const auto& tried : kept) {
+    const auto paid = tried.steps_to_pay();
+    table.row({{tried.fix.id},
+               {plain_symbols(style, factor(tried.speedup().value_or(1)))},
+               {figure(gain_ms(tried))},
+               {tried.predicted_ms ? figure(*tried.predicted_ms) : ""},
+               {paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : ""},
+               {plain_symbols(style, title_of(tried.fix.id, style.language)), Ink::dim}});
+  }
+  return section("tune_kept", table, style);
+}
+
+std::string dropped_table(const model::Tuning& tuning, const Style& style) {
+  TextTable table(style, {{""}, {"", TextTable::Align::right}, {"", TextTable::Align::left, true}});
+  for (const auto& tried : tuning.tried) {
+    if (!tried.kept)
+      table.row({{tried.fix.id},
+                 {plain_symbols(style, tried.speedup() ? factor(*tried.speedup()) : "")},
+                 {base::printable(tried.reason, 200), Ink::dim}});
+  }
+  return table.empty() ? std::string() : section("tune_dropped", table, style);
+}
+
 }  // namespace
 
-std::string candidate_line(const std::string& fix, const std::string& why, std::optional<double> predicted_ms,
-                           const Style& style) {
-  const auto gain =
-      predicted_ms ? say("tune_predicted", style, {{"ms", figure(*predicted_ms)}}) : say("tune_not_predicted", style);
-  return fmt::format("  {:<18} {}{}\n", fix, base::printable(why, 100), paint(style, Ink::dim, "; " + gain));
+std::string candidate_line(const model::TriedFix& fix, const Style& style) {
+  const auto gain = fix.predicted_ms ? say("tune_predicted", style, {{"ms", figure(*fix.predicted_ms)}})
+                                     : say("tune_not_predicted", style);
+  return fmt::format("  {:<18} {}{}\n", fix.fix.id, base::printable(fix.why, 100), paint(style, Ink::dim, "; " + gain));
 }
 
 std::string tried_line(const model::TriedFix& tried, const Style& style) {
@@ -82,7 +139,8 @@ std::string tune_text(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty())
     return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}}) + "\n";
   if (tuning.plan.fixes.empty()) return say("tune_nothing", style) + "\n";
-  std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
+  std::string out = before_and_after(tuning, style) + kept_table(tuning, style) + dropped_table(tuning, style);
+  out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
   out += "  " + speed_line(tuning.speed, style) + "\n  " + loss_line(tuning.loss, style) + "\n\n";
   out += say(tuning.is_proved() ? "tune_proved" : "tune_not_proved", style,
              {{"factor", factor(tuning.speed.speedup)},

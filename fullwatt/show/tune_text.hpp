@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,7 @@
 namespace fullwatt::show {
 
 /// One line about a fix that is worth a trial: what it should give, said before it is tried.
-std::string candidate_line(const std::string& fix, const std::string& why, std::optional<double> predicted_ms,
-                           const Style& style);
+std::string candidate_line(const model::TriedFix& fix, const Style& style);
 
 /// One line about a fix that was tried, as soon as it was.
 std::string tried_line(const model::TriedFix& tried, const Style& style);

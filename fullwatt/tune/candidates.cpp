@@ -55,8 +55,9 @@ Proposal for_finding(const Situation& now, std::string_view fix, Settings settin
 }
 
 Proposal tf32(const Situation& now) {
-  if (!has_ampere(now) || now.facts.setting("matmul.precision") != "highest") return std::nullopt;
-  return propose("float32 products run without tensor cores");
+  if (!has_ampere(now)) return std::nullopt;
+  if (now.facts.setting("matmul.precision") == "highest") return propose("float32 products run without tensor cores");
+  return for_finding(now, "tf32");
 }
 
 Proposal bf16(const Situation& now) {

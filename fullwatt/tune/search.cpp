@@ -34,8 +34,8 @@ std::string why_not(const model::Trial& trial, const std::string& fix) {
 /// Everything that one search knows.
 class Search {
  public:
-  Search(const Starts& starts, const SearchLimits& limits, const std::function<void(const model::TriedFix&)>& told)
-      : starts_(starts), limits_(limits), told_(told) {}
+  Search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener)
+      : starts_(starts), limits_(limits), listener_(listener) {}
 
   model::Tuning run() {
     for (int round = 0; round < kRounds && may_start(); ++round) {
@@ -43,9 +43,9 @@ class Search {
       ++used_;
       const auto look = starts_.look(found_.plan);
       if (!take_pace(look.trial, round)) break;
-      const auto worth = sorted_out(look.candidates);
-      try_one_by_one(worth);
-      try_in_turns(worth);
+      for (const auto& candidate : sorted_out(look.candidates)) listener_.worth_it(new_entry(candidate));
+      try_one_by_one(sorted_out(look.candidates));
+      try_in_turns(sorted_out(look.candidates));
       if (found_.plan.fixes.size() == kept_before) break;
     }
     return std::move(found_);
@@ -68,14 +68,14 @@ class Search {
     return true;
   }
 
-  /// Without what was tried by a start of its own, or is in the plan. Fixes that took turns may pay once others are in
-  /// force. Those that promise most come first.
+  /// What is worth a try now: not what was tried before, unless a fix of the loader came since, which opens the way for
+  /// those that take turns. Those that promise most come first.
   std::vector<Candidate> sorted_out(std::vector<Candidate> all) const {
     std::erase_if(all, [&](const auto& candidate) {
       const auto before = std::ranges::find(found_.tried, candidate.fix.id,
                                             [](const auto& tried) -> const auto& { return tried.fix.id; });
-      return before != found_.tried.end() &&
-             (before->kept || !before->speedup() || !catalog::find_fix(candidate.fix.id)->live);
+      if (before == found_.tried.end()) return false;
+      return before->kept || !before->speedup() || !catalog::find_fix(candidate.fix.id)->live || !opened_way_;
     });
     std::ranges::stable_sort(all, std::ranges::greater(),
                              [](const auto& candidate) { return candidate.predicted_ms.value_or(0); });
@@ -115,6 +115,7 @@ class Search {
     if (!tried.reason.empty()) return;
     tried.before_ms = found_.after_ms;
     tried.after_ms = mean_ms(trial);
+    if (const auto once = trial.once_s.find(tried.fix.id); once != trial.once_s.end()) tried.once_s = once->second;
     tried.kept = *tried.speedup() >= kLeastSpeedup;
     if (!tried.kept) tried.reason = "no faster";
   }
@@ -127,6 +128,7 @@ class Search {
       if (catalog::find_fix(candidate.fix.id)->live) open.push_back(new_entry(candidate));
     }
     std::ranges::stable_sort(open, {}, [](const auto& tried) { return catalog::find_fix(tried.fix.id)->order; });
+    opened_way_ = false;
     while (!open.empty()) {
       if (!may_start()) {
         for (auto& tried : open) {
@@ -187,12 +189,13 @@ class Search {
 
   /// Tells of it, and takes it into the plan where it pays. What is known of an earlier try of it is replaced.
   void put(model::TriedFix tried) {
-    told_(tried);
+    listener_.tried(tried);
     if (tried.kept) {
       tried.fix.speedup = tried.speedup();
       found_.plan.fixes.push_back(tried.fix);
       std::ranges::stable_sort(found_.plan.fixes, {}, [](const auto& fix) { return catalog::find_fix(fix.id)->order; });
       found_.after_ms = *tried.after_ms;
+      opened_way_ = opened_way_ || !catalog::find_fix(tried.fix.id)->live;
     }
     std::erase_if(found_.tried, [&](const auto& before) { return before.fix.id == tried.fix.id; });
     found_.tried.push_back(std::move(tried));
@@ -200,16 +203,16 @@ class Search {
 
   const Starts& starts_;
   const SearchLimits& limits_;
-  const std::function<void(const model::TriedFix&)>& told_;
+  const SearchListener& listener_;
   model::Tuning found_;
   int used_ = 0;
+  bool opened_way_ = false;  ///< a fix with a start of its own was kept since turns were taken last
 };
 
 }  // namespace
 
-model::Tuning search(const Starts& starts, const SearchLimits& limits,
-                     const std::function<void(const model::TriedFix&)>& told) {
-  return Search(starts, limits, told).run();
+model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener) {
+  return Search(starts, limits, listener).run();
 }
 
 }  // namespace fullwatt::tune

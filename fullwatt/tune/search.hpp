@@ -27,9 +27,14 @@ struct SearchLimits {
   std::function<bool()> is_over = [] { return false; };  ///< the time is up, or the user wants the best so far
 };
 
+/// Who wants to know what goes on.
+struct SearchListener {
+  std::function<void(const model::TriedFix&)> worth_it = [](const auto&) {};  ///< before the trial
+  std::function<void(const model::TriedFix&)> tried = [](const auto&) {};
+};
+
 /// Looks where the time goes, tries what is worth it on top of what was kept, and looks again: each fix changes what
 /// the others can give. Keeps what makes a step shorter beyond noise.
-model::Tuning search(const Starts& starts, const SearchLimits& limits,
-                     const std::function<void(const model::TriedFix&)>& told);
+model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener);
 
 }  // namespace fullwatt::tune

@@ -93,6 +93,9 @@ void measure(const model::TrainingProcess& trainer, model::Trial& trial) {
   const auto facts = explain::parse_facts(trainer);
   trial.fixes = explain::fixes_of(facts);
   trial.turns = turns_of(facts);
+  for (const auto& fix : facts.fixes) {
+    if (fix.once_s) trial.once_s[fix.id] = *fix.once_s;
+  }
   if (facts.target) trial.target = {facts.target->torch, facts.target->gpu, facts.target->model, facts.target->script};
   if (trial.step_ms.empty() && trial.turns.empty() && trial.failure.empty()) trial.failure = "too few steps were seen";
 }

@@ -29,6 +29,10 @@ class CatalogueTest(unittest.TestCase):
             catalogue = {line.strip(" :\n") for line in file if line.startswith("  ") and not line.startswith("   ") and line.endswith(":\n")}
         self.assertEqual(set(fixes.FIXES), catalogue)
 
+    def test_every_fix_has_its_page(self):
+        pages = os.listdir(os.path.join(ROOT, "docs", "fixes"))
+        self.assertEqual(set(pages), {name + ".md" for name in fixes.FIXES} | {"README.md"})
+
 
 class FixCase(Case):
     def train(self, fixes, source, made_for=None, **options):
@@ -72,7 +76,18 @@ print(torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision(), torc
     def test_a_program_that_wants_determinism_keeps_it(self):
         with_it = "import torch\ntorch.use_deterministic_algorithms(True)\n" + MODEL + TRAIN
         outcome = self.train(["cudnn-benchmark"], with_it + "print(torch.backends.cudnn.benchmark)")
-        self.assertEqual(outcome.code, 0)
+        self.assertEqual(outcome.out.split("\n")[-2], "False")
+        self.assert_refused(outcome, "cudnn-benchmark", "deterministic")
+
+    def test_a_setting_by_keyword_and_threads_of_workers_are_no_trouble(self):
+        outcome = self.train(["tf32", {"id": "threads", "count": 2}], MODEL + """
+torch.set_float32_matmul_precision(precision="highest")
+def threads(_):
+    return torch.get_num_threads()
+print(list(torch.utils.data.DataLoader([0], num_workers=1, collate_fn=threads)), torch.get_float32_matmul_precision())
+""" + TRAIN)
+        self.assertEqual(outcome.out.split("\n")[0], "[1] high")
+        self.assert_in_force(outcome, "tf32")
 
     def test_anomaly_detection_stays_off(self):
         outcome = self.train(["anomaly-off"], MODEL + """

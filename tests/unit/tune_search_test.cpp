@@ -86,7 +86,7 @@ model::Tuning search_in(Program& program, const SearchLimits& limits = {}) {
   return search({.look = [&](const auto& plan) { return program.look(plan); },
                  .measure = [&](const auto& plan) { return program.measure(plan); },
                  .in_turns = [&](const auto& plan, const auto& fixes) { return program.in_turns(plan, fixes); }},
-                limits, [](const auto&) {});
+                limits, {});
 }
 
 const model::TriedFix& entry(const model::Tuning& tuning, const std::string& id) {
@@ -117,6 +117,12 @@ TEST(TuneSearchTest, WhatPromisesMostIsTriedFirstAndOpensTheWay) {
   EXPECT_EQ(tuning.tried.front().fix.id, "sample-cache");
   EXPECT_EQ(tuning.plan.fixes.front().id, "bf16") << "a plan has the catalogue's order";
   EXPECT_NEAR(*entry(tuning, "sample-cache").predicted_ms, 80, 1e-9);
+}
+
+TEST(TuneSearchTest, TurnsAreTakenAgainOnlyWhenTheLoaderWasMendedSince) {
+  Program program({{"bf16", 1.0}, {"tf32", 0.5}}, {candidate("bf16"), candidate("tf32")});
+  search_in(program);
+  EXPECT_EQ(std::ranges::count(program.turned, "bf16"), 1);
 }
 
 TEST(TuneSearchTest, AFixThatIsNotInForceIsDroppedWithItsReason) {
@@ -166,7 +172,7 @@ TEST(TuneSearchTest, AProgramThatDoesNotRunIsToldAsSuch) {
     look.trial.failure = "exit code 2: no such file";
     return look;
   };
-  EXPECT_EQ(search({.look = failing}, {}, [](const auto&) {}).failure, "exit code 2: no such file");
+  EXPECT_EQ(search({.look = failing}, {}, {}).failure, "exit code 2: no such file");
 }
 
 }  // namespace

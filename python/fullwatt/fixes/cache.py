@@ -72,7 +72,9 @@ class Caches:
             if report.state(NAME) != "in-force":
                 report.refused(NAME, str(error) if isinstance(error, Refused) else "fetching raised %s: %s" % (type(error).__name__, error))
             return False
-        report.in_force(NAME, "%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, time.monotonic() - start))
+        seconds = time.monotonic() - start
+        whole = seconds * len(loader.dataset) / packed.count
+        report.in_force(NAME, "%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
         return packed
 
 

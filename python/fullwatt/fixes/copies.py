@@ -18,7 +18,7 @@ def non_blocking(tools, _):
 
     def make(original):
         def copy(self, *args, **kwargs):
-            if is_on[0] and "non_blocking" not in kwargs and not self.is_cuda and goes_to_gpu(torch, args, kwargs) and self.is_pinned():
+            if is_on[0] and "non_blocking" not in kwargs and not self.is_cuda and goes_to_gpu(torch, original, args, kwargs) and self.is_pinned():
                 kwargs["non_blocking"] = True
                 seen()
             return original(self, *args, **kwargs)
@@ -32,9 +32,9 @@ def non_blocking(tools, _):
         tools.patches.replace(torch.Tensor, name, make)
 
 
-def goes_to_gpu(torch, args, kwargs):
+def goes_to_gpu(torch, copy, args, kwargs):
     """Whether the first argument of Tensor.to, or its device, is a GPU; Tensor.cuda has none and always goes there."""
-    target = kwargs.get("device", args[0] if args else "cuda")
+    target = kwargs.get("device", args[0] if args else "cuda" if copy.__name__ == "cuda" else None)
     if any(isinstance(argument, bool) for argument in args[1:3]):
         return False  # non_blocking is given by position
     if isinstance(target, str):

@@ -34,7 +34,7 @@ class Switch:
         self._is_in_force = is_in_force or setting.is_in_force
         self._what = what
         setting.turn(True)
-        tools.patches.on_restore(lambda: setting.turn(False))
+        tools.patches.on_restore(lambda: setting.turn(False), name)
         self.check()
         tools.agent.at_steady.append(self.check)
         tools.agent.at_look.append(self.check)
@@ -51,20 +51,23 @@ class Switch:
                 if value != wanted:
                     switch.overrode("%s = %r" % (name, value))
 
-        self._tools.patches.replace(owner, name, lambda _: Held())
+        self._tools.patches.replace(owner, name, lambda _: Held(), self._name)
 
     def hold_function(self, owner, name, wanted):
         """A function that sets it by its argument."""
-        switch = self
+        switch, agent = self, self._tools.agent
 
         def make(original):
-            def setter(value):
-                if value != wanted:
+            def setter(*args, **kwargs):
+                value = next(iter([*args, *kwargs.values()]), None)
+                if agent.is_child:  # torch itself sets the threads of a loader's workers
+                    original(value)
+                elif value != wanted:
                     switch.overrode("%s(%r)" % (name, value))
 
             return setter
 
-        self._tools.patches.replace(owner, name, make)
+        self._tools.patches.replace(owner, name, make, self._name)
 
     def overrode(self, what):
         """The program has set something else, which is dropped for the plan's."""
@@ -73,9 +76,11 @@ class Switch:
     def check(self):
         """Whether it is in force."""
         report = self._tools.report
+        if report.state(self._name) == "refused":
+            return
         if self._is_in_force():
             report.in_force(self._name, self._what)
-        elif report.state(self._name) == "in-force":
+        elif report.state(self._name) in ("in-force", "undone"):
             report.undone(self._name, self._what + " was set to something else")
         else:
             report.refused(self._name, self._what + " could not be set")
@@ -127,13 +132,21 @@ def cudnn_benchmark(tools, _):
     def write(values):
         cudnn.benchmark, cudnn.deterministic = values
 
-    if tools.torch.are_deterministic_algorithms_enabled():
-        tools.report.refused("cudnn-benchmark", "the program asks for deterministic algorithms")
-        return
     setting = Setting(read, write, (True, False))
+
+    def make(original):
+        def use_deterministic_algorithms(*args, **kwargs):
+            original(*args, **kwargs)
+            if tools.torch.are_deterministic_algorithms_enabled():
+                tools.patches.restore("cudnn-benchmark")
+                tools.report.refused("cudnn-benchmark", "the program asks for deterministic algorithms")
+
+        return use_deterministic_algorithms
+
     if tools.turns.takes("cudnn-benchmark", setting.turn):
         return
     switch = Switch(tools, "cudnn-benchmark", setting, "torch.backends.cudnn.benchmark")
+    tools.patches.replace(tools.torch, "use_deterministic_algorithms", make)
     switch.hold_property(type(cudnn), "benchmark", True)
     switch.hold_property(type(cudnn), "deterministic", False)
 
@@ -155,7 +168,8 @@ def off(original, switch):
         def __init__(self, *args, **kwargs):
             super().__init__(*((False,) if "mode" in original.__init__.__code__.co_varnames else ()))
             self.prev = False
-            switch.overrode(original.__name__)
+            if "mode" not in original.__init__.__code__.co_varnames or (args + tuple(kwargs.values()) + (True,))[0]:
+                switch.overrode(original.__name__)
 
         def __enter__(self):
             return None
