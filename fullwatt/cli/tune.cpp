@@ -126,7 +126,8 @@ class Tuner {
                      {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
                       .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }});
     tuning.plan.made_for = first.target;
-    if (tuning.failure.empty() && !tuning.plan.fixes.empty()) prove(tuning);
+    if (tuning.failure.empty() && !tuning.plan.fixes.empty() && is_interrupted == 0) prove(tuning);
+    tuning.interrupted = is_interrupted != 0;
     return tuning;
   }
 
@@ -236,7 +237,7 @@ int run_tune(const TuneOptions& options, const Common& common) {
   const auto tuning = tuner.tune();
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   if (!tuning.failure.empty()) return kNotExamined;
-  if (!tuning.is_proved()) return kOk;
+  if (!tuning.is_proved() && (!tuning.interrupted || tuning.plan.fixes.empty())) return kOk;
   std::ofstream file(options.output);
   auto evidence = show::evidence(tuning);
   evidence.insert(evidence.begin(), "made by: fullwatt tune -- " + base::join(options.command, " "));

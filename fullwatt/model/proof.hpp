@@ -115,7 +115,8 @@ struct Tuning {
   double before_ms = 0;  ///< of a step, in the search
   double after_ms = 0;
   double samples_per_step = 0;
-  std::string failure;  ///< why nothing could be tried; empty when it could
+  std::string failure;       ///< why nothing could be tried; empty when it could
+  bool interrupted = false;  ///< by the user, who gets the best so far
   SpeedProof speed;
   LossProof loss;
 
@@ -126,6 +127,7 @@ struct Tuning {
     visit("after_ms", self.after_ms);
     visit("samples_per_step", self.samples_per_step);
     visit("failure", self.failure);
+    visit("interrupted", self.interrupted);
     visit("speed", self.speed);
     visit("loss", self.loss);
   }

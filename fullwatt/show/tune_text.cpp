@@ -126,7 +126,12 @@ std::string tried_line(const model::TriedFix& tried, const Style& style) {
 
 std::vector<std::string> evidence(const model::Tuning& tuning) {
   const Style plain{.unicode = false};
-  std::vector<std::string> lines{speed_line(tuning.speed, plain), loss_line(tuning.loss, plain)};
+  std::vector<std::string> lines;
+  if (!tuning.is_proved()) lines.emplace_back("NOT PROVED: the proof was interrupted");
+  if (tuning.speed.pairs > 0) {
+    lines.push_back(speed_line(tuning.speed, plain));
+    lines.push_back(loss_line(tuning.loss, plain));
+  }
   for (const auto& tried : tuning.tried) {
     auto line = tried_line(tried, plain);
     line.pop_back();
@@ -140,9 +145,15 @@ std::string tune_text(const model::Tuning& tuning, const Style& style) {
     return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}}) + "\n";
   if (tuning.plan.fixes.empty()) return say("tune_nothing", style) + "\n";
   std::string out = before_and_after(tuning, style) + kept_table(tuning, style) + dropped_table(tuning, style);
-  out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
-  out += "  " + speed_line(tuning.speed, style) + "\n  " + loss_line(tuning.loss, style) + "\n\n";
-  out += say(tuning.is_proved() ? "tune_proved" : "tune_not_proved", style,
+  if (tuning.speed.pairs > 0) {
+    out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
+    out += "  " + speed_line(tuning.speed, style) + "\n  " + loss_line(tuning.loss, style) + "\n";
+  }
+  const auto* verdict = tuning.is_proved()   ? "tune_proved"
+                        : tuning.interrupted ? "tune_interrupted"
+                                             : "tune_not_proved";
+  out += "\n" +
+         say(verdict, style,
              {{"factor", factor(tuning.speed.speedup)},
               {"count", std::to_string(tuning.plan.fixes.size())},
               {"ms", figure(tuning.before_ms)},

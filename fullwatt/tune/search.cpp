@@ -117,7 +117,7 @@ class Search {
     tried.after_ms = mean_ms(trial);
     if (const auto once = trial.once_s.find(tried.fix.id); once != trial.once_s.end()) tried.once_s = once->second;
     tried.kept = *tried.speedup() >= kLeastSpeedup;
-    if (!tried.kept) tried.reason = "no faster";
+    if (!tried.kept) tried.reason = "not faster beyond noise";
   }
 
   /// All that are live in one start, in the catalogue's order. One that breaks the program is left out, and the others
@@ -176,7 +176,7 @@ class Search {
     tried.after_ms = median(turn->with_ms);
     tried.once_s = turn->once_s;
     tried.kept = turn->kept;
-    if (!tried.kept) tried.reason = "no faster";
+    if (!tried.kept) tried.reason = "not faster beyond noise";
   }
 
   static model::TriedFix new_entry(const Candidate& candidate) {

@@ -51,6 +51,16 @@ TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   EXPECT_LT(text.find("sample-cache"), text.find("bf16")) << "what gives most comes first";
 }
 
+TEST(TuneTextTest, WhoeverStopsGetsTheBestSoFarAndIsToldThatItIsNotProved) {
+  auto tuning = sample();
+  tuning.speed = {};
+  tuning.interrupted = true;
+  const auto text = tune_text(tuning, Style{});
+  EXPECT_TRUE(contains(text, "The best plan so far is not proved: 40 ms a step before, 8 ms after")) << text;
+  EXPECT_FALSE(contains(text, "Proof"));
+  EXPECT_TRUE(contains(evidence(tuning).front(), "NOT PROVED"));
+}
+
 TEST(TuneTextTest, PlainAsciiWhereTheTerminalKnowsNoMore) {
   for (const unsigned char c : tune_text(sample(), Style{.unicode = false})) EXPECT_LT(c, 128);
   for (const auto& line : evidence(sample())) EXPECT_FALSE(contains(line, "?")) << line;

@@ -102,7 +102,7 @@ TEST(TuneSearchTest, FixesThatAreLiveTakeTurnsInOneStart) {
   EXPECT_NEAR(*tuning.plan.fixes[0].speedup, 2, 1e-9);
   EXPECT_EQ(tuning.plan.fixes[1].id, "fused-optimizer");
   EXPECT_NEAR(tuning.after_ms, 45, 1e-9);
-  EXPECT_EQ(entry(tuning, "channels-last").reason, "no faster");
+  EXPECT_EQ(entry(tuning, "channels-last").reason, "not faster beyond noise");
   EXPECT_EQ(program.turned[0], "bf16");
   EXPECT_EQ(program.looks, 2) << "what was kept changes what the others can give";
   EXPECT_LE(program.starts, 5);
