@@ -115,9 +115,11 @@ Proposal sample_cache(const Situation& now) {
   const auto* loader = now.facts.training_loader();
   const auto gigabytes = now.memory_free_bytes / 2 / kGigabyte;
   if (loader == nullptr || loader->iterable || !loader->dataset_length || gigabytes == 0) return std::nullopt;
-  return for_finding(now, "sample-cache",
-                     {{"gigabytes", std::to_string(std::min<std::uint64_t>(gigabytes, 4096))},
-                      {"workers", std::to_string(std::min(now.cpus, kMostWorkers))}});
+  Settings settings{{"gigabytes", std::to_string(std::min<std::uint64_t>(gigabytes, 4096))},
+                    {"workers", std::to_string(std::min(now.cpus, kMostWorkers))}};
+  // Where the CPUs do the training, a thread that goes ahead would be in its way.
+  if (on_gpu(now)) settings["ahead"] = "true";
+  return for_finding(now, "sample-cache", std::move(settings));
 }
 
 Proposal loader_workers(const Situation& now) {

@@ -371,6 +371,15 @@ print(torch.rand(1).item())
         self.assertEqual(lines[:-1], plain.out.strip().split("\n"))
         self.assertEqual(lines[-1], "64")  # each once; probes and audits have a copy of their own
 
+    def test_batches_that_are_made_ahead_are_the_same(self):
+        for given in ("shuffle=True", "sampler=torch.utils.data.WeightedRandomSampler([1.0] * 64, 30)", "sampler=torch.utils.data.RandomSampler(data, generator=shared)"):
+            shared = "shared = torch.Generator()\nshared.manual_seed(3)\n"
+            source = self.DATA + shared + self.LOOP.replace("shuffle=True", given) + "print(torch.rand(1, generator=shared).item())\n"
+            left = source + "next(iter(loader))\nimport gc, threading, time\ngc.collect()\ntime.sleep(0.6)\nprint([t.name for t in threading.enumerate() if 'ahead' in t.name])\n"
+            plain, cached = self.train([], source), self.train([dict(self.CACHE, ahead=True)], left)
+            self.assert_in_force(cached, "sample-cache")
+            self.assertEqual(cached.out, plain.out + "[]\n", given)
+
     def test_workers_pack_and_the_losses_stay(self):
         loop = self.LOOP.replace("shuffle=True", "shuffle=True, num_workers=2")
         plain = self.train([], self.DATA + loop)

@@ -12,6 +12,8 @@ import sys
 import time
 
 from ..weak import Known
+from . import ahead
+from .ahead import Ahead
 from .loaders import draw_seed, why_no_workers
 
 NAME = "sample-cache"
@@ -48,6 +50,7 @@ class Caches:
         self._tools = tools
         self._most_bytes = int(entry["gigabytes"]) << 30
         self._workers = int(entry.get("workers", 0))
+        self._goes_ahead = bool(entry.get("ahead", False))
         self._packed = Known()
         self._iterator_class = None
 
@@ -61,7 +64,7 @@ class Caches:
             return None
         if self._iterator_class is None:
             self._iterator_class = make_iterator_class(self._tools.torch)
-        return self._iterator_class(loader, packed)
+        return self._iterator_class(loader, packed, self._goes_ahead and not ahead.why_not(self._tools.torch, loader))
 
     def _try_to_pack(self, loader):
         report = self._tools.report
@@ -132,24 +135,44 @@ def make_iterator_class(torch):
     module = sys.modules["torch.utils.data.dataloader"]
 
     class CachedIterator(module._BaseDataLoaderIter):
-        def __init__(self, loader, packed):
+        def __init__(self, loader, packed, may_go_ahead):
             super().__init__(loader)
             self._loader = loader
             self._packed = packed
+            self._may_go_ahead = may_go_ahead
+            self._ahead = None
             self._is_first = True
+            self._make = maker(torch, self._sampler_iter, packed, self._pin_memory)
 
         def _next_data(self):
-            indices = self._next_index()
+            indices, data = self._ahead.next() if self._ahead is not None else self._make()
             packed = self._packed
             if not packed.is_broken:
                 packed.audit(indices, must=self._is_first)
+                if self._is_first and self._may_go_ahead:
+                    self._ahead = Ahead(self._make)
                 self._is_first = False
-            data = packed.batch(indices) if not packed.is_broken else None
-            if data is None:
+            if data is None or packed.is_broken:
                 data = fetch(torch, self._loader, indices)
-            return torch.utils.data._utils.pin_memory.pin_memory(data) if self._pin_memory else data
+                return torch.utils.data._utils.pin_memory.pin_memory(data) if self._pin_memory else data
+            return data
+
+        def __del__(self):
+            if self._ahead is not None:
+                self._ahead.close()
 
     return CachedIterator
+
+
+def maker(torch, sampler, packed, pins):
+    """A function that gives the next samples' numbers and their batch, or None where it cannot; it knows nothing of the iterator."""
+
+    def make():
+        indices = next(sampler)
+        data = packed.batch(indices) if not packed.is_broken else None
+        return indices, torch.utils.data._utils.pin_memory.pin_memory(data) if pins and data is not None else data
+
+    return make
 
 
 def pack(tools, loader, most_bytes, workers):
