@@ -20,7 +20,7 @@ import truth
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DEFAULT = ["shortest", "launch_small_ops", "sync_item", "small_batch", "healthy_gan", "healthy_data_on_gpu", "healthy_resnet", "healthy_transformer"]
-WAYS = ["hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both"]
+WAYS = ["hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks"]
 OF_FULLWATT = {"hooks", "times", "causes"}
 LEAST_GROUPS = 6
 

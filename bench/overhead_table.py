@@ -60,21 +60,36 @@ def either(a, b):
     return None if a is None or b is None else False
 
 
+def side_by_side(rows, ours, theirs):
+    """The costs of two ways, by the workloads that have both."""
+    return {name: [pooled(row[way], "added") for way in (ours, theirs)] for name, row in rows.items() if ours in row and theirs in row}
+
+
+def beyond_bare(rows, ours, what):
+    """A window costs what bare CUPTI costs: it must reach its interval."""
+    both = side_by_side(rows, ours, "bare_cupti")
+    beyond = [name for name, (cost, bare) in both.items() if cost.low > bare.high]
+    return [(f"{what}, beyond bare CUPTI", ", ".join(beyond) or "none", "none", not beyond)] if both else []
+
+
+def share_of(rows, ours, theirs, what):
+    """A window costs a fifth of what torch.profiler costs for the same knowledge."""
+    telling = {name: pair for name, pair in side_by_side(rows, ours, theirs).items() if pair[1].low > TELLING}
+    if not telling:
+        return []
+    shares = {name: cost.middle / profiler.middle for name, (cost, profiler) in telling.items()}
+    each = [either(cost.at_most(PROFILER_SHARE * profiler.low), False if cost.low > PROFILER_SHARE * profiler.high else None)
+            for cost, profiler in telling.values()]
+    met = False if False in each else None if None in each else True
+    return [(what, ", ".join(f"{name} {share:.2f}" for name, share in shares.items()), "0.2", met)]
+
+
 def window_targets(rows):
-    """A window of times costs what bare CUPTI costs, whose interval it must reach, and a fifth of torch.profiler."""
-    reached = []
-    both = {name: [pooled(row[way], "added") for way in ("times", "bare_cupti")] for name, row in rows.items() if "times" in row and "bare_cupti" in row}
-    if both:
-        beyond = [name for name, (times, bare) in both.items() if times.low > bare.high]
-        reached.append(("window of times, beyond bare CUPTI", ", ".join(beyond) or "none", "none", not beyond))
-    costs = {name: [pooled(row[way], "added") for way in ("times", "profiler_both")] for name, row in rows.items() if "times" in row and "profiler_both" in row}
-    telling = {name: pair for name, pair in costs.items() if pair[1].low > TELLING}
-    if telling:
-        shares = {name: times.middle / both.middle for name, (times, both) in telling.items()}
-        worst = [either(times.at_most(PROFILER_SHARE * both.low), False if times.low > PROFILER_SHARE * both.high else None) for times, both in telling.values()]
-        met = False if False in worst else None if None in worst else True
-        reached.append(("window of times, of torch.profiler's cost", ", ".join(f"{name} {share:.2f}" for name, share in shares.items()), "0.2", met))
-    return reached
+    return [*beyond_bare(rows, "times", "window of times"),
+            *share_of(rows, "times", "profiler_both", "window of times, of torch.profiler's cost"),
+            *beyond_bare(rows, "causes", "window of causes"),
+            *share_of(rows, "causes", "profiler_both", "window of causes, of torch.profiler's cost"),
+            *share_of(rows, "causes", "profiler_stacks", "window of causes, of torch.profiler's cost with stacks, which tell lines, too")]
 
 
 def whole_target(rows):
@@ -87,7 +102,7 @@ def line(name, row):
     hooks, told = row.get("hooks", []), [result["told_us"] for result in row.get("hooks", []) if result["told_us"]]
     added = pooled(hooks, "added_us") if hooks else None
     parts = [name, f"{statistics.median(steps) / 1e3:.3f}" if steps else "–", added.text(1, "µs", 1) if added else "–", f"{statistics.median(told):.1f}" if told else "–"]
-    parts += [in_short(way, row[way]) if way in row else "–" for way in ("hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both", "whole")]
+    parts += [in_short(way, row[way]) if way in row else "–" for way in ("hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks", "whole")]
     return f"| {' | '.join(parts)} |"
 
 
@@ -98,6 +113,6 @@ def table(rows, head, whole_seconds):
              "median over all groups with its 95 % interval. \"told\" is what fullwatt itself says that its hooks take. The whole run is one of "
              f"{whole_seconds:.0f} s: what the steps in and around its windows took beyond the mean of the others, and the hooks of every step, of its length.", "",
              "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {MARKS[met]} |" for what, value, target, met in reached], "",
-             "| workload | step, ms | hooks | told, µs | hooks | window of times | window of causes | bare CUPTI | torch.profiler CUDA | torch.profiler CPU+CUDA | whole run |",
-             f"|{'---|' * 11}", *[line(name, row) for name, row in rows.items()]]
+             "| workload | step, ms | hooks | told, µs | hooks | window of times | window of causes | bare CUPTI | torch.profiler CUDA | torch.profiler CPU+CUDA | with stacks | whole run |",
+             f"|{'---|' * 12}", *[line(name, row) for name, row in rows.items()]]
     return "\n".join(lines) + "\n", any(met is False for _, _, _, met in reached)

@@ -71,9 +71,9 @@ def actions():
     return next(owner for owner in owners if isinstance(owner, Actions))
 
 
-def torch_profiler(*activities):
+def torch_profiler(*activities, **options):
     on_gpu = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
-    return lambda: profile(activities=[*activities, *on_gpu] or [ProfilerActivity.CPU])
+    return lambda: profile(activities=[*activities, *on_gpu] or [ProfilerActivity.CPU], **options)
 
 
 SWITCHES = {
@@ -83,4 +83,5 @@ SWITCHES = {
     "bare_cupti": lambda: Profiler(BareCupti),
     "profiler_cuda": lambda: Profiler(torch_profiler()),
     "profiler_both": lambda: Profiler(torch_profiler(ProfilerActivity.CPU)),
+    "profiler_stacks": lambda: Profiler(torch_profiler(ProfilerActivity.CPU, with_stack=True)),
 }

@@ -1,6 +1,7 @@
 """Does what the recorder asks for after a step: windows, figures, counting, the cached batch, the end."""
 
 import time
+from threading import get_ident
 
 from . import settings
 from .agent import CEILING, COUNTING, LOSS, TIMES, WINDOW
@@ -71,12 +72,11 @@ class Actions:
         self._agent.recorder.window_open(mode)
         self._agent.detail |= WINDOW
         self._mode = mode
-        if mode == CAUSES_WINDOW and self._agent.thread:
+        if mode == CAUSES_WINDOW and self._agent.thread == get_ident():
             self._agent.attempt(self._start_sampler)
 
     def _start_sampler(self):
-        agent = self._agent
-        sampler = Sampler(agent.sites, agent.recorder, agent.thread, self._step_ns)
+        sampler = Sampler(self._agent.sites, self._agent.recorder, self._step_ns)
         sampler.start()
         self._sampler = sampler
 
@@ -105,7 +105,7 @@ class Actions:
     def _stop_sampler(self):
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
-            sampler.stop()
+            self._agent.attempt(sampler.stop)
 
     def _measure(self):
         start = time.perf_counter_ns()
@@ -163,7 +163,7 @@ class Actions:
     def _forked(self):
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
-            sampler.restore_interval()
+            sampler.forked()
         counter, self._counter = self._counter, None
         if counter is not None and counter.is_on_top():
             counter.stop()

@@ -56,6 +56,10 @@ class Recorder:
         self._hook = _bind(held, "fullwatt_python_hook", [_INT, ctypes.c_void_p] + [ctypes.py_object] * 3, ctypes.py_object)
         self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
+        self.sampler_start = _bind(held, "fullwatt_sampler_start", [_U64], _INT)
+        self._sampler_stop = _bind(held, "fullwatt_sampler_stop", [], _U32)
+        self._sampler_stack = _bind(held, "fullwatt_sampler_stack", [_U32], ctypes.py_object)
+        self._sampler_write = _bind(held, "fullwatt_sampler_write", [ctypes.POINTER(_U32)], None)
         self.python_stack = None
         if _bind(held, "fullwatt_python_stack_known", [], _INT)():
             self.python_stack = _bind(held, "fullwatt_python_stack", [ctypes.c_ulong], ctypes.py_object)
@@ -80,6 +84,11 @@ class Recorder:
             return self._hook(kind, ctypes.addressof(training), original, python_hook, then)
         except ValueError:  # a null pointer
             return python_hook
+
+    def sampler_stop(self, name):
+        """Ends the sampling that sampler_start began; `name` gives the text id of a stack."""
+        count = self._sampler_stop()
+        self._sampler_write((_U32 * count)(*[name(self._sampler_stack(number)) for number in range(count)]))
 
     def trouble(self):
         """What went wrong last."""

@@ -1,4 +1,4 @@
-"""Looks every millisecond at which line the training's thread is, inside windows of causes only."""
+"""Looks again and again at which line the training's thread is, inside windows of causes only."""
 
 import sys
 import threading
@@ -6,22 +6,78 @@ import time
 
 FRAME_LIMIT = 16
 SEARCH_LIMIT = 120  # frames searched for the user's line when the innermost ones are all a library's
-PERIOD_S = 0.001
-SHORT_PERIOD_S = 0.0005
 SHORT_STEP_NS = 5_000_000
+PERIOD_NS, SHORT_PERIOD_NS = 200_000, 100_000  # of the recorder's own sampling, which the training does not feel
+LOCKED_PERIOD_S, SHORT_LOCKED_PERIOD_S = 0.001, 0.0005
 SWITCH_INTERVAL_S = 0.0002  # Python's 5 ms would let a busy thread keep the sampler waiting for whole steps
 
 
 class Sampler:
-    """A thread that samples another one."""
+    """Samples the calling thread: by the recorder, which reads its frames without the interpreter's lock; by a thread of Python where that cannot."""
 
-    def __init__(self, sites, recorder, thread, step_ns):
+    def __init__(self, sites, recorder, step_ns):
+        self._recorder = recorder
+        self._names = Names(sites)
+        self._is_short = step_ns < SHORT_STEP_NS
+        self._locked = None
+
+    def start(self):
+        """Begins."""
+        if self._recorder.sampler_start(SHORT_PERIOD_NS if self._is_short else PERIOD_NS) == 0:
+            return
+        period_s = SHORT_LOCKED_PERIOD_S if self._is_short else LOCKED_PERIOD_S
+        self._locked = LockedSampler(self._recorder, self._names.id_of, threading.get_ident(), period_s)
+        self._locked.start()
+
+    def stop(self):
+        """Ends, and names what was seen."""
+        if self._locked is not None:
+            self._locked.stop()
+        else:
+            self._recorder.sampler_stop(self._names.id_of)
+
+    def forked(self):
+        """In a child, which has none of the threads."""
+        if self._locked is not None:
+            self._locked.restore_interval()
+
+
+class Names:
+    """The text ids of stacks, each given as code and instruction of its frames."""
+
+    def __init__(self, sites):
         self._sites = sites
+        self._ids = {}
+
+    def id_of(self, stack):
+        """The id of one; 0 for an empty one."""
+        key = self._inner(stack)
+        number = self._ids.get(key)
+        if number is None and key:
+            places = zip(key[::2], key[1::2])
+            number = self._ids[key] = self._sites.text("\n".join(self._sites.describe_code(code, at) for code, at in places))
+        return number or 0
+
+    def _inner(self, stack):
+        """The innermost frames, and behind them the user's own one when it is not among these."""
+        inner = stack[:2 * FRAME_LIMIT]
+        if any(self._sites.is_user(code.co_filename) for code in inner[::2]):
+            return inner
+        for place in range(len(inner), len(stack), 2):
+            if self._sites.is_user(stack[place].co_filename):
+                return inner + stack[place:place + 2]
+        return inner
+
+
+class LockedSampler:
+    """A thread of Python that samples another one, and takes the interpreter's lock from it each time."""
+
+    def __init__(self, recorder, id_of, thread, period_s):
         self._record = recorder.sample
         self._stack_of = recorder.python_stack or stack_of
+        self._id_of = id_of
         self._target = thread
-        self._period_s = SHORT_PERIOD_S if step_ns < SHORT_STEP_NS else PERIOD_S
-        self._stacks = {}
+        self._period_s = period_s
         self._running = False
         self._thread = None
         self._old_interval = None
@@ -58,28 +114,9 @@ class Sampler:
                 stack = self._stack_of(self._target)
                 if not stack or not self._running:
                     continue
-                self._record(self.id_of(stack))
+                self._record(self._id_of(stack))
         except Exception:
             self._running = False  # a window without samples is no reason to end anything
-
-    def id_of(self, stack):
-        """The text id of a stack, given as code and instruction of each frame."""
-        key = self._inner(stack)
-        number = self._stacks.get(key)
-        if number is None:
-            places = zip(key[::2], key[1::2])
-            number = self._stacks[key] = self._sites.text("\n".join(self._sites.describe_code(code, at) for code, at in places))
-        return number
-
-    def _inner(self, stack):
-        """The innermost frames, and behind them the user's own one when it is not among these."""
-        inner = stack[:2 * FRAME_LIMIT]
-        if any(self._sites.is_user(code.co_filename) for code in inner[::2]):
-            return inner
-        for place in range(len(inner), len(stack), 2):
-            if self._sites.is_user(stack[place].co_filename):
-                return inner + stack[place:place + 2]
-        return inner
 
 
 def has_lock():

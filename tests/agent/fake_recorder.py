@@ -57,6 +57,9 @@ class FakeRecorder:
     def flag(self, flag):
         self._note("flag", flag=flag)
 
+    def sampler_start(self, period_ns):
+        return 1
+
     def sample(self, stack):
         self._note("sample", stack=self._name(stack))
 

@@ -70,6 +70,86 @@ class StackTest(unittest.TestCase):
             gc.enable()
 
 
+class LineSamplerTest(Case):
+    def setUp(self):
+        super().setUp()
+        need_recorder()
+        self.library = Recorder(RECORDER)
+        self.assertEqual(self.library.open(self.scratch, 0, 0), "")
+        self.addCleanup(self.library.close)
+        if self.library.sampler_start(100_000) != 0:
+            self.assertLess(sys.version_info, (3, 11), "the frames of this Python are not found")
+            self.skipTest("Python older than 3.11")
+        self.library.sampler_stop(lambda stack: 0)
+
+    def sampled(self, work):
+        """The names of the functions on the stack, innermost first, of each sample while `work` runs again and again."""
+        stacks = []
+        self.assertEqual(self.library.sampler_start(100_000), 0)
+        for _ in range(200):
+            work(time.perf_counter() + 0.01)
+
+        def name(stack):
+            stacks.append([code.co_name for code in stack[::2]])
+            return self.library.text("\n".join(stacks[-1]))
+
+        self.library.sampler_stop(name)
+        self.library.close()
+        spool = spools(self.scratch)[0]
+        samples = [spool.texts[sample.id].split("\n") for sample in spool.of_kind("sample")]
+        times = [sample.start_ns for sample in spool.of_kind("sample")]
+        self.assertEqual(times, sorted(times))
+        self.assertGreater(len(samples), 20)
+        return samples
+
+    def share(self, samples, *names):
+        """How many of them have these functions on the stack, in this order."""
+        return sum([name for name in sample if name in names] == list(names) for sample in samples) / len(samples)
+
+    def test_functions_that_call_each_other_are_seen_whole(self):
+        def inner(end):
+            while time.perf_counter() < end:
+                sum(range(100))
+
+        def outer(end):
+            inner(end)
+
+        self.assertGreater(self.share(self.sampled(outer), "inner", "outer", "sampled"), 0.9)
+
+    def test_generators_and_sleeping_are_seen(self):
+        def waits(end):
+            yield time.sleep(max(0, end - time.perf_counter()))
+
+        def outer(end):
+            list(waits(end))
+
+        self.assertGreater(self.share(self.sampled(outer), "waits", "outer"), 0.9)
+
+    def test_a_stack_of_many_pages_is_seen(self):
+        def deep(end, frames=90):
+            values = [end] * 50 if frames else [time.sleep(max(0, end - time.perf_counter()))]
+            return deep(end, frames - 1) if frames else values
+
+        samples = self.sampled(deep)
+        self.assertGreater(sum(sample.count("deep") == 91 for sample in samples) / len(samples), 0.9)
+
+    def test_functions_that_are_gone_are_left_out(self):
+        def outer(end):
+            scope = {"time": time, "end": end}
+            exec("def short_lived():\n    while time.perf_counter() < end: pass\nshort_lived()", scope)
+
+        self.assertGreater(self.share(self.sampled(outer), "outer"), 0.9)
+
+    def test_a_child_forks_off_unharmed(self):
+        self.assertEqual(self.library.sampler_start(100_000), 0)
+        child = os.fork()
+        if child == 0:
+            self.library.forked()
+            os._exit(7)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        self.library.sampler_stop(lambda stack: 0)
+
+
 class RecorderTest(Case):
     def setUp(self):
         super().setUp()

@@ -213,14 +213,14 @@ class SamplerTest(unittest.TestCase):
         exec(compile("def mine(f):\n    return deep(30, f)\n", "/home/me/train.py", "exec"), scope)
         texts = []
         known.text = lambda text: texts.append(text) or len(texts)
-        looking = sampler.Sampler(known, Silent, 0, 0)
+        looking = sampler.Names(known)
         scope["mine"](lambda: looking.id_of(sampler.stack_of(threading.get_ident())[4:]))
         lines = texts[0].split("\n")
         self.assertEqual(len(lines), sampler.FRAME_LIMIT + 1)
         self.assertEqual(lines[-1], "/home/me/train.py:2:mine")
 
     def test_without_an_interpreter_lock_nothing_is_sampled(self):
-        looking, interval = sampler.Sampler(sites.Sites(), Silent, 0, 0), sys.getswitchinterval()
+        looking, interval = sampler.LockedSampler(Silent, None, 0, 0.001), sys.getswitchinterval()
         with unittest.mock.patch.object(sys, "_is_gil_enabled", lambda: False, create=True):
             self.assertRaisesRegex(RuntimeError, "no interpreter lock", looking.start)
         self.assertEqual(sys.getswitchinterval(), interval)
@@ -229,7 +229,7 @@ class SamplerTest(unittest.TestCase):
     def test_a_stack_is_described_once(self):
         known, texts = sites.Sites(), []
         known.text = lambda text: texts.append(text) or len(texts)
-        looking = sampler.Sampler(known, Silent, 0, 0)
+        looking = sampler.Names(known)
         place = (sys._getframe(0).f_code, 0)
         ids = [looking.id_of(place) for _ in range(3)]
         self.assertEqual((ids, len(texts)), ([1, 1, 1], 1))

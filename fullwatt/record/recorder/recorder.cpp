@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -10,10 +11,12 @@
 
 #include "fullwatt/record/recorder/capture.hpp"
 #include "fullwatt/record/recorder/hooks.hpp"
+#include "fullwatt/record/recorder/line_sampler.hpp"
 #include "fullwatt/record/recorder/native.hpp"
 #include "fullwatt/record/recorder/schedule.hpp"
 #include "fullwatt/record/recorder/step_counter.hpp"
 #include "fullwatt/record/spool_writer.hpp"
+#include "fullwatt/vendor/python/frames.hpp"
 #include "fullwatt/vendor/python/stack.hpp"
 
 namespace fullwatt::record {
@@ -29,6 +32,7 @@ struct Recorder {
   StepCounter steps;
   Schedule schedule;
   Capture capture;
+  std::unique_ptr<LineSampler> lines;
 };
 
 Recorder* recorder = nullptr;
@@ -49,7 +53,7 @@ bool is(const char* variable, const char* wanted) {
   return value != nullptr && std::strcmp(value, wanted) == 0;
 }
 
-/// The mapping and the locks are the parent's: the child only forgets them.
+/// The mapping, the locks and the threads are the parent's: the child only forgets them.
 void forget_parent() {
   recorder = nullptr;
   is_forked = true;
@@ -57,6 +61,15 @@ void forget_parent() {
 
 std::string spool_path(const char* folder) {
   return std::string(folder) + "/spool-" + std::to_string(::getpid()) + ".fw";
+}
+
+void write_sample(Recorder& own, std::uint64_t at_ns, std::uint32_t stack) {
+  if (stack == 0) return;
+  Record record{};
+  record.kind = Kind::sample;
+  record.id = stack;
+  record.start_ns = at_ns;
+  own.spool.append(record);
 }
 
 void write_step(Recorder& own, std::uint32_t optimizer, std::uint64_t end_ns) {
@@ -199,13 +212,31 @@ uint32_t fullwatt_text(const char* bytes, uint32_t length) {
   return recorder != nullptr ? recorder->spool.text({bytes, length}) : 0;
 }
 
+int fullwatt_sampler_start(uint64_t period_ns) {
+  const auto reader = fullwatt::vendor::python::FrameReader::of_this_thread();
+  if (recorder == nullptr || !reader) return 1;
+  recorder->lines = std::make_unique<LineSampler>(*reader, std::chrono::nanoseconds(period_ns));
+  return 0;
+}
+
+uint32_t fullwatt_sampler_stop(void) {
+  if (recorder == nullptr || recorder->lines == nullptr) return 0;
+  recorder->lines->stop();
+  return static_cast<uint32_t>(recorder->lines->stacks().size());
+}
+
+void* fullwatt_sampler_stack(uint32_t number) {
+  return fullwatt::vendor::python::tuple_of(*recorder->lines->stacks()[number]);
+}
+
+void fullwatt_sampler_write(const uint32_t* texts) {
+  if (recorder == nullptr || recorder->lines == nullptr) return;
+  for (const auto& sample : recorder->lines->samples()) write_sample(*recorder, sample.at_ns, texts[sample.stack]);
+  recorder->lines.reset();
+}
+
 void fullwatt_sample(uint32_t stack) {
-  if (recorder == nullptr || stack == 0) return;
-  Record record{};
-  record.kind = Kind::sample;
-  record.id = stack;
-  record.start_ns = now_ns();
-  recorder->spool.append(record);
+  if (recorder != nullptr) write_sample(*recorder, now_ns(), stack);
 }
 
 void* fullwatt_python_stack(unsigned long thread) {
@@ -256,6 +287,7 @@ void fullwatt_postpone(void) {
 void fullwatt_close(void) {
   if (recorder == nullptr) return;
   write_pending(*recorder);
+  recorder->lines.reset();
   recorder->capture.close();
   recorder->spool.header().state = State::closed;
   // The mapping stays: hooks of other threads may still be on their way through it.

@@ -74,7 +74,17 @@ void fullwatt_flag(uint32_t step_flag);
 
 /* The id of a text, the same for the same bytes; 0 when there is no room left. */
 uint32_t fullwatt_text(const char* bytes, uint32_t length);
-/* Where the thread was. */
+/* Where a thread is, sampled every so many nanoseconds without the interpreter's lock. Called by the thread that is to be
+   sampled, with that lock held; returns 0 when it samples, 1 where it cannot. */
+int fullwatt_sampler_start(uint64_t period_ns);
+/* Ends that; returns how many different stacks were seen. */
+uint32_t fullwatt_sampler_stop(void);
+/* One of them, with the interpreter's lock held: a new tuple (code, place of the last instruction, code, …), innermost
+   first. */
+void* fullwatt_sampler_stack(uint32_t number);
+/* Writes the samples, given the id of a text for each stack, and forgets them. */
+void fullwatt_sampler_write(const uint32_t* texts);
+/* Where a thread is now: a sample that Python made. */
 void fullwatt_sample(uint32_t stack);
 /* The stack of another Python thread, called with the interpreter's lock held: a new tuple (code, index of the last
    instruction, code, …), innermost first, at most 120 frames. Only where fullwatt_python_stack_known() is 1

@@ -18,27 +18,23 @@ using Subscriber = SubscriberHandle*;
 
 constexpr std::uint32_t kKindCopy = 1;
 constexpr std::uint32_t kKindFill = 2;
-constexpr std::uint32_t kKindDriver = 4;
-constexpr std::uint32_t kKindRuntime = 5;
 constexpr std::uint32_t kKindConcurrentKernel = 10;
 
 constexpr std::uint32_t kDomainDriver = 1;
 constexpr std::uint32_t kDomainRuntime = 2;
 constexpr std::uint32_t kFlushForced = 1;
-constexpr std::uint32_t kSystemThreadId = 1;
+constexpr std::uint32_t kSiteEnter = 0;
 constexpr std::uint32_t kSiteExit = 1;
 constexpr std::size_t kAlignment = 8;
 
 /// The calls that are recorded, by CUPTI's numbers (cupti_runtime_cbid.h, cupti_driver_cbid.h): those that launch,
-/// copy, fill, wait, allocate or load. PyTorch calls cudaGetDevice ten times for each of them; recording that too would
-/// double the cost.
+/// copy, fill, wait, allocate or load. PyTorch calls cudaGetDevice ten times for each of them.
 constexpr std::uint32_t kRuntimeCalls[] = {20,  22,  25,  26,  27,  31,  32,  39,  40,  41,  44,  47,  48,
                                            49,  51,  126, 131, 137, 145, 147, 152, 161, 165, 206, 211, 214,
                                            215, 225, 233, 235, 239, 252, 269, 270, 284, 310, 311, 312, 373,
                                            374, 375, 376, 418, 430, 431, 436, 437, 443, 482, 483, 509, 510};
 constexpr std::uint32_t kDriverCalls[] = {17,  18,  19,  20,  21,  121, 126, 276, 277, 278, 279,
                                           307, 365, 442, 514, 515, 549, 652, 653, 678, 679};
-constexpr std::uint32_t kMostCalls = 4096;  ///< more than any version has
 
 struct KernelHead {
   std::uint32_t kind;
@@ -94,22 +90,19 @@ struct FillHead {
   std::uint32_t correlation;
 };
 
-struct CallHead {
-  std::uint32_t kind;
-  std::uint32_t callback_id;
-  std::uint64_t start;
-  std::uint64_t end;
-  std::uint32_t process;
-  std::uint32_t thread;
-  std::uint32_t correlation;
-  std::uint32_t return_value;
-};
-static_assert(offsetof(CallHead, thread) == 28);
-
 /// CUpti_CallbackData up to what is read of it.
 struct CallbackHead {
   std::uint32_t site;
+  const char* function;
+  const void* parameters;
+  void* return_value;
+  const char* symbol;
+  void* context;
+  std::uint32_t context_id;
+  std::uint64_t* shared;
+  std::uint32_t correlation;
 };
+static_assert(offsetof(CallbackHead, function) == 8 && offsetof(CallbackHead, correlation) == 64);
 
 using Callback = void(void* user, std::uint32_t domain, std::uint32_t id, const void* data);
 using BufferRequested = void(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records);

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 
 #include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "fullwatt/vendor/cupti/abi.hpp"
 
@@ -33,14 +37,71 @@ struct Functions {
   abi::Result (*dropped_records)(void*, std::uint32_t, std::size_t*) = nullptr;
   abi::Result (*callback_name)(std::uint32_t, std::uint32_t, const char**) = nullptr;
   abi::Result (*timestamp)(abi::Timestamp*) = nullptr;
-  abi::Result (*thread_id_type)(std::uint32_t) = nullptr;
-  abi::Result (*enable_driver_call)(std::uint32_t, std::uint8_t) = nullptr;
-  abi::Result (*enable_runtime_call)(std::uint32_t, std::uint8_t) = nullptr;
+  abi::Result (*enable_callback)(std::uint32_t, abi::Subscriber, std::uint32_t, std::uint32_t) = nullptr;
 
   bool complete() const {
-    return subscribe != nullptr && enable_domain != nullptr && register_callbacks != nullptr && enable != nullptr &&
-           disable != nullptr && flush != nullptr && next_record != nullptr && finalize != nullptr;
+    return subscribe != nullptr && enable_domain != nullptr && enable_callback != nullptr &&
+           register_callbacks != nullptr && enable != nullptr && disable != nullptr && flush != nullptr &&
+           next_record != nullptr && finalize != nullptr;
   }
+};
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// One API call, as the callbacks at its beginning and its end saw it.
+struct Call {
+  std::uint64_t start_ns;
+  std::uint64_t end_ns;
+  std::uint32_t domain;
+  std::uint32_t id;
+  std::uint32_t correlation;
+  std::uint32_t thread;
+};
+
+/// The calls of one window, written by all threads that make some. CUPTI could record them itself, but then takes time
+/// in every call of the API, also in those that it is told to leave out (CUPTI 13.0: half of a step of many launches).
+class Calls {
+ public:
+  void begin() {
+    if (!calls_) calls_ = std::make_unique_for_overwrite<Call[]>(kMost);  // kept: a thread may be about to write
+    count_ = 0;
+    window_.fetch_add(1);
+  }
+  void at(std::uint32_t domain, std::uint32_t id, const abi::CallbackHead& head) {
+    thread_local Open open;
+    if (head.site == abi::kSiteEnter) {
+      // A call that a call makes, as the runtime calls the driver, is a part of it.
+      if (open.window != window_) open = {window_, {monotonic_ns(), 0, domain, id, head.correlation, thread()}};
+    } else if (open.window == window_ && open.call.domain == domain && open.call.id == id &&
+               open.call.correlation == head.correlation) {
+      open.window = 0;
+      open.call.end_ns = monotonic_ns();
+      const auto place = count_.fetch_add(1, std::memory_order_relaxed);
+      if (place < kMost) calls_[place] = open.call;
+    }
+  }
+  std::span<const Call> all() const { return {calls_.get(), std::min<std::size_t>(count_, kMost)}; }
+  std::uint64_t lost() const { return count_ > kMost ? count_ - kMost : 0; }
+
+ private:
+  static constexpr std::size_t kMost = 1U << 18U;
+  struct Open {
+    std::uint64_t window = 0;
+    Call call{};
+  };
+
+  static std::uint32_t thread() {
+    thread_local const auto number = static_cast<std::uint32_t>(::syscall(SYS_gettid));
+    return number;
+  }
+
+  std::unique_ptr<Call[]> calls_;
+  std::atomic<std::uint64_t> count_ = 0;
+  std::atomic<std::uint64_t> window_ = 0;
 };
 
 /// The process has one CUPTI, and its callbacks carry no pointer of ours.
@@ -50,7 +111,8 @@ struct Seat {
   Functions functions;
   abi::Subscriber subscriber = nullptr;
   Sink sink = nullptr;
-  bool calls = false;
+  bool with_calls = false;
+  Calls calls;
   std::uint64_t dropped = 0;
 };
 
@@ -105,9 +167,7 @@ base::Result<Functions> load() {
   find(library, "cuptiActivityGetNumDroppedRecords", f.dropped_records);
   find(library, "cuptiGetCallbackName", f.callback_name);
   find(library, "cuptiActivityRegisterTimestampCallback", f.timestamp);
-  find(library, "cuptiSetThreadIdType", f.thread_id_type);
-  find(library, "cuptiActivityEnableDriverApi", f.enable_driver_call);
-  find(library, "cuptiActivityEnableRuntimeApi", f.enable_runtime_call);
+  find(library, "cuptiEnableCallback", f.enable_callback);
   if (!f.complete() || f.timestamp == nullptr) {
     return base::fail(base::Error::Kind::unavailable,
                       "this CUPTI is too old to share our clock (CUDA 11.6 and later can)",
@@ -122,12 +182,6 @@ std::string reason(const Functions& f, abi::Result code) {
   const char* text = nullptr;
   if (f.result_string != nullptr && f.result_string(code, &text) == abi::kSuccess && text != nullptr) return text;
   return "CUPTI answered code " + std::to_string(code);
-}
-
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 void buffer_requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
@@ -176,24 +230,21 @@ Activity fill(const abi::FillHead& head) {
   return activity;
 }
 
-Activity call(const Functions& f, const abi::CallHead& head) {
-  auto activity = timed(Activity::Kind::call, head);
-  activity.thread = head.thread;
-  activity.driver = head.kind == abi::kKindDriver;
+Activity call(const Functions& f, const Call& seen) {
+  Activity activity;
+  activity.kind = Activity::Kind::call;
+  activity.start_ns = seen.start_ns;
+  activity.end_ns = seen.end_ns;
+  activity.correlation = seen.correlation;
+  activity.thread = seen.thread;
+  activity.driver = seen.domain == abi::kDomainDriver;
   const char* name = nullptr;
-  const auto domain = activity.driver ? abi::kDomainDriver : abi::kDomainRuntime;
-  if (f.callback_name != nullptr && f.callback_name(domain, head.callback_id, &name) == abi::kSuccess &&
-      name != nullptr)
+  if (f.callback_name != nullptr && f.callback_name(seen.domain, seen.id, &name) == abi::kSuccess && name != nullptr)
     activity.name = name;
   return activity;
 }
 
-bool matters(const abi::CallHead& head) {
-  return head.kind == abi::kKindDriver ? std::ranges::binary_search(abi::kDriverCalls, head.callback_id)
-                                       : std::ranges::binary_search(abi::kRuntimeCalls, head.callback_id);
-}
-
-std::optional<Activity> translate(const Functions& f, const std::uint8_t* record) {
+std::optional<Activity> translate(const std::uint8_t* record) {
   switch (*reinterpret_cast<const std::uint32_t*>(record)) {
     case abi::kKindConcurrentKernel:
       return kernel(*reinterpret_cast<const abi::KernelHead*>(record));
@@ -201,12 +252,6 @@ std::optional<Activity> translate(const Functions& f, const std::uint8_t* record
       return copy(*reinterpret_cast<const abi::CopyHead*>(record));
     case abi::kKindFill:
       return fill(*reinterpret_cast<const abi::FillHead*>(record));
-    case abi::kKindRuntime:
-    case abi::kKindDriver: {
-      const auto& head = *reinterpret_cast<const abi::CallHead*>(record);
-      if (!matters(head)) return std::nullopt;
-      return call(f, head);
-    }
     default:
       return std::nullopt;
   }
@@ -218,7 +263,7 @@ void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
     const std::lock_guard lock(own.delivery);
     std::uint8_t* record = nullptr;
     while (own.sink != nullptr && own.functions.next_record(buffer, valid_bytes, &record) == abi::kSuccess) {
-      const auto activity = translate(own.functions, record);
+      const auto activity = translate(record);
       // Work that was not finished when the window closed has no end.
       if (activity && activity->start_ns != 0 && activity->end_ns >= activity->start_ns) own.sink(*activity);
     }
@@ -239,11 +284,15 @@ void drain() {
   if (synchronize != nullptr) synchronize();
 }
 
-/// CUPTI may be taken out only at the exit of an API call (kineto#686: elsewhere it races and crashes).
-void at_api_call(void*, std::uint32_t, std::uint32_t, const void* data) {
-  if (!finalize_now || static_cast<const abi::CallbackHead*>(data)->site != abi::kSiteExit) return;
-  finalize_now = false;
-  seat().functions.finalize();
+/// Notes calls. And CUPTI may be taken out only at the exit of one (kineto#686: elsewhere it races and crashes).
+void at_api_call(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
+  const auto& head = *static_cast<const abi::CallbackHead*>(data);
+  if (!finalize_now) {
+    seat().calls.at(domain, id, head);
+  } else if (head.site == abi::kSiteExit) {
+    finalize_now = false;
+    seat().functions.finalize();
+  }
 }
 
 /// Makes an API call of no effect, at whose exit CUPTI leaves.
@@ -263,34 +312,32 @@ void leave(Seat& own) {
   own.functions.unsubscribe(own.subscriber);
 }
 
-/// All calls of an API are switched on, then all but a few off again. (Switching on only the few, as the documentation
-/// has it, recorded nothing with CUPTI 13.0.) Old versions can only record all; `translate` drops what does not matter.
-void record_calls(const Functions& f, std::uint32_t kind, std::uint32_t domain, std::span<const std::uint32_t> wanted,
-                  abi::Result (*choose)(std::uint32_t, std::uint8_t)) {
-  f.enable(kind);
-  if (choose == nullptr || f.callback_name == nullptr) return;
-  const char* name = nullptr;
-  for (std::uint32_t id = 1; f.callback_name(domain, id, &name) == abi::kSuccess && id < abi::kMostCalls; ++id) {
-    if (!std::ranges::binary_search(wanted, id)) choose(id, 0);
-  }
+/// Callbacks of the calls that matter, on or off. Numbers that a version does not know are passed over.
+void listen(const Seat& own, bool yes) {
+  const auto set = [&](std::uint32_t domain, std::span<const std::uint32_t> ids) {
+    for (const auto id : ids) own.functions.enable_callback(yes ? 1 : 0, own.subscriber, domain, id);
+  };
+  set(abi::kDomainRuntime, abi::kRuntimeCalls);
+  set(abi::kDomainDriver, abi::kDriverCalls);
 }
 
-base::Result<void> enable_kinds(const Functions& f, bool calls) {
+base::Result<void> enable_kinds(const Functions& f) {
   for (const auto kind : {abi::kKindConcurrentKernel, abi::kKindCopy, abi::kKindFill}) {
     if (const auto code = f.enable(kind); code != abi::kSuccess)
       return base::fail(base::Error::Kind::unavailable, reason(f, code));
   }
-  if (!calls) return {};
-  record_calls(f, abi::kKindRuntime, abi::kDomainRuntime, abi::kRuntimeCalls, f.enable_runtime_call);
-  record_calls(f, abi::kKindDriver, abi::kDomainDriver, abi::kDriverCalls, f.enable_driver_call);
   return {};
 }
 
-void disable_kinds(const Functions& f, bool calls) {
+void disable_kinds(const Functions& f) {
   for (const auto kind : {abi::kKindConcurrentKernel, abi::kKindCopy, abi::kKindFill}) f.disable(kind);
-  if (!calls) return;
-  f.disable(abi::kKindRuntime);
-  f.disable(abi::kKindDriver);
+}
+
+/// The calls of the window that is over, to the sink.
+void deliver_calls(Seat& own) {
+  const std::lock_guard lock(own.delivery);
+  for (const auto& seen : own.calls.all()) own.sink(call(own.functions, seen));
+  own.dropped += own.calls.lost();
 }
 
 }  // namespace
@@ -326,17 +373,18 @@ base::Result<void> start(bool calls, Sink sink) {
                       "Run without the other profiler to get kernel times.");
   }
   own.sink = sink;
-  own.calls = calls;
+  own.with_calls = calls;
   own.dropped = 0;
-  if (f.thread_id_type != nullptr) f.thread_id_type(abi::kSystemThreadId);
   f.timestamp(monotonic_ns);
   f.register_callbacks(buffer_requested, buffer_completed);
   drain();
-  if (auto enabled = enable_kinds(f, calls); !enabled) {
+  if (auto enabled = enable_kinds(f); !enabled) {
     leave(own);
     own.subscriber = nullptr;
     return enabled;
   }
+  own.calls.begin();
+  if (calls) listen(own, true);
   return {};
 }
 
@@ -345,8 +393,10 @@ void stop() {
   const std::lock_guard lock(own.mutex);
   if (own.subscriber == nullptr) return;
   drain();
-  disable_kinds(own.functions, own.calls);
+  if (own.with_calls) listen(own, false);
+  disable_kinds(own.functions);
   own.functions.flush(abi::kFlushForced);
+  deliver_calls(own);
   leave(own);
   own.subscriber = nullptr;
   const std::lock_guard delivered(own.delivery);

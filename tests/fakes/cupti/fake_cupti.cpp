@@ -1,11 +1,12 @@
-// A libcupti that a test steers: it gives the seat or refuses it, delivers kernels and calls when flushed, and counts
-// what is still on. A second library built from the same file, with FAKE_DRIVER, is a libcuda.so.1 with one active
-// context.
+// A libcupti that a test steers: it gives the seat or refuses it, delivers kernels when flushed, calls back as if a
+// kernel were launched as soon as launches are listened to, and counts what is still on. A second library built from
+// the same file, with FAKE_DRIVER, is a libcuda.so.1 with one active context.
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "fullwatt/vendor/cupti/abi.hpp"
 
@@ -49,17 +50,40 @@ struct State {
   abi::BufferCompleted* completed = nullptr;
   abi::Timestamp* clock = nullptr;
   std::set<std::uint32_t> kinds;
-  std::set<std::uint32_t> calls_off;
-  bool calls = false;
+  std::set<std::pair<std::uint32_t, std::uint32_t> > callbacks;  ///< domain and number
   bool subscribed = false;
   int finalized = 0;
   std::uint64_t enabled_at = 0;
 };
 State state;
 
+constexpr std::uint32_t kGetDevice = 17;
+constexpr std::uint32_t kLaunch = 211;
+constexpr std::uint32_t kDriverLaunch = 307;
+constexpr std::uint32_t kDriverGetContext = 304;
+
+void call_back(std::uint32_t site, std::uint32_t domain, std::uint32_t id) {
+  abi::CallbackHead head{};
+  head.site = site;
+  head.correlation = 11;
+  state.callback(nullptr, domain, id, &head);
+}
+void call_back_if_wanted(std::uint32_t site, std::uint32_t domain, std::uint32_t id) {
+  if (state.callbacks.contains({domain, id})) call_back(site, domain, id);
+}
+
+/// The runtime's launch, which calls the driver's, and a call that nobody asked for.
+void launch() {
+  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kGetDevice);
+  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kGetDevice);
+  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kLaunch);
+  call_back_if_wanted(abi::kSiteEnter, abi::kDomainDriver, kDriverLaunch);
+  call_back_if_wanted(abi::kSiteExit, abi::kDomainDriver, kDriverLaunch);
+  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kLaunch);
+}
+
 void api_call_ends() {
-  const abi::CallbackHead head{abi::kSiteExit};
-  if (state.callback != nullptr) state.callback(nullptr, abi::kDomainDriver, 304, &head);
+  if (state.callback != nullptr) call_back(abi::kSiteExit, abi::kDomainDriver, kDriverGetContext);
 }
 
 template <class Head>
@@ -68,7 +92,7 @@ void put(std::uint8_t*& at, const Head& head) {
   at += sizeof(head);
 }
 
-/// Two kernels, one of them unfinished, a copy, and a call if calls are on.
+/// Two kernels, one of them unfinished, and a copy.
 void deliver() {
   std::uint8_t* buffer = nullptr;
   std::size_t bytes = 0;
@@ -99,16 +123,6 @@ void deliver() {
   copy.start = state.enabled_at + 200;
   copy.end = state.enabled_at + 300;
   put(at, copy);
-  abi::CallHead call{};
-  call.kind = abi::kKindRuntime;
-  call.callback_id = 211;
-  call.start = state.enabled_at;
-  call.end = state.enabled_at + 5;
-  call.thread = 77;
-  call.correlation = 11;
-  if (state.calls && !state.calls_off.contains(call.callback_id)) put(at, call);
-  call.callback_id = 17;  // cudaGetDevice
-  if (state.calls && !state.calls_off.contains(call.callback_id)) put(at, call);
   state.completed(nullptr, 0, buffer, bytes, static_cast<std::size_t>(at - buffer));
 }
 
@@ -144,30 +158,30 @@ abi::Result cuptiActivityEnable(std::uint32_t kind) {
   if (std::getenv("FAKE_CUPTI_DENIED") != nullptr) return 35;
   state.enabled_at = state.clock != nullptr ? state.clock() : 1;
   state.kinds.insert(kind);
-  state.calls = state.calls || kind == abi::kKindRuntime;
   return abi::kSuccess;
 }
 abi::Result cuptiActivityDisable(std::uint32_t kind) {
   state.kinds.erase(kind);
   return abi::kSuccess;
 }
-abi::Result cuptiActivityEnableRuntimeApi(std::uint32_t id, std::uint8_t on) {
-  if (on == 0) state.calls_off.insert(id);
+abi::Result cuptiEnableCallback(std::uint32_t on, abi::Subscriber, std::uint32_t domain, std::uint32_t id) {
+  if (on == 0) {
+    state.callbacks.erase({domain, id});
+  } else {
+    state.callbacks.insert({domain, id});
+    if (domain == abi::kDomainDriver && id == kDriverLaunch) launch();
+  }
   return abi::kSuccess;
 }
 abi::Result cuptiActivityFlushAll(std::uint32_t) {
   deliver();
-  state.calls_off.clear();
-  state.calls = false;
   return abi::kSuccess;
 }
 abi::Result cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t valid, std::uint8_t** record) {
   auto* next = *record == nullptr ? buffer : *record;
   if (*record != nullptr) {
     const auto kind = *reinterpret_cast<std::uint32_t*>(*record);
-    next += kind == abi::kKindConcurrentKernel ? sizeof(abi::KernelHead)
-            : kind == abi::kKindCopy           ? sizeof(abi::CopyHead)
-                                               : sizeof(abi::CallHead);
+    next += kind == abi::kKindConcurrentKernel ? sizeof(abi::KernelHead) : sizeof(abi::CopyHead);
   }
   if (next >= buffer + valid) return abi::kMaxLimitReached;
   *record = next;
@@ -193,12 +207,12 @@ abi::Result cuptiFinalize() {
   return abi::kSuccess;
 }
 
-/// For the test: how often CUPTI was taken out, and how many kinds are still on.
+/// For the test: how often CUPTI was taken out, and how many kinds and callbacks are still on.
 int fake_cupti_finalized() {
   return state.finalized;
 }
 int fake_cupti_kinds_on() {
-  return static_cast<int>(state.kinds.size());
+  return static_cast<int>(state.kinds.size() + state.callbacks.size());
 }
 }
 
