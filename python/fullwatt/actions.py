@@ -105,7 +105,7 @@ class Actions:
     def _stop_sampler(self):
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
-            self._agent.attempt(sampler.stop)
+            sampler.stop()
 
     def _measure(self):
         start = time.perf_counter_ns()

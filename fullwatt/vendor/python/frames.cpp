@@ -95,7 +95,7 @@ class FrameReader::Copied {
     lowest_ = copied < first ? end_ : begin_ - static_cast<std::uintptr_t>(copied - first) / kPage * kPage;
   }
   bool get(std::uintptr_t address, Frame& frame) const {
-    if (address < lowest_ || address + sizeof(Frame) > end_) return copy(address, frame.data(), sizeof(Frame));
+    if (address < lowest_ || address > end_ - sizeof(Frame)) return copy(address, frame.data(), sizeof(Frame));
     const auto offset = address - (begin_ - (kPages - 1) * kPage);
     std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), sizeof(Frame),
                 reinterpret_cast<std::byte*>(frame.data()));
