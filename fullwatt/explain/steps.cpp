@@ -155,10 +155,12 @@ std::vector<TrainingStep> training_steps(const model::TrainingProcess& process) 
   std::vector<TrainingStep> steps;
   const int closing = closing_optimizer(process);
   std::array<std::uint64_t, model::kPhaseCount> sums{};
+  // Optimisers that take turns, as those of a GAN, see the same samples.
+  std::map<int, std::uint64_t> samples;
   TrainingStep open;
   for (const auto& recorded : process.steps) {
     open.flags |= recorded.flags;
-    open.samples += recorded.samples;
+    open.samples = std::max(open.samples, samples[recorded.optimizer] += recorded.samples);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += recorded.phase_ns[i];
     if (recorded.optimizer != closing) continue;
     open.number = recorded.number;
@@ -170,6 +172,7 @@ std::vector<TrainingStep> training_steps(const model::TrainingProcess& process) 
     }
     open = TrainingStep{.start_ns = recorded.end_ns};
     sums = {};
+    samples.clear();
   }
   return steps;
 }

@@ -47,6 +47,19 @@ const model::Finding* mended_by(const Situation& now, std::string_view fix) {
   return found != now.explanation.findings.end() ? &*found : nullptr;
 }
 
+/// What the findings that a fix takes away cost a step together. They may overlap, so that it is never more than the
+/// step has.
+std::optional<double> promised_ms(const Situation& now, std::string_view fix) {
+  const auto* entry = catalog::find_fix(fix);
+  std::optional<double> sum;
+  for (const auto& finding : now.explanation.findings) {
+    if (std::ranges::find(entry->mends, finding.id) == entry->mends.end()) continue;
+    sum = sum.value_or(0) + finding.best_gain_ms();
+  }
+  if (sum) sum = std::min(*sum, now.explanation.step_ms.mean);
+  return sum;
+}
+
 /// A fix that is worth trying because of a finding.
 Proposal for_finding(const Situation& now, std::string_view fix, Settings settings = {}) {
   const auto* finding = mended_by(now, fix);
@@ -85,6 +98,11 @@ Proposal compile(const Situation& now) {
   return propose("the model is not compiled");
 }
 
+/// Pays where launching takes longer than computing.
+Proposal cuda_graphs(const Situation& now) {
+  return on_gpu(now) ? for_finding(now, "cuda-graphs") : std::nullopt;
+}
+
 Proposal fused_optimizer(const Situation& now) {
   constexpr std::array<std::string_view, 4> kFused{"Adam", "AdamW", "SGD", "Adagrad"};
   const auto can = [&](const auto& optimizer) {
@@ -111,6 +129,17 @@ Proposal allocator(const Situation& now) {
   return for_finding(now, "allocator", {{"settings", "expandable_segments:True"}});
 }
 
+/// A part of the smallest card that samples may take; the agent looks again at what is free.
+std::uint64_t gpu_gigabytes(const Situation& now) {
+  constexpr std::uint64_t kPart = 2;
+  std::uint64_t least = 0;
+  for (const auto& gpu : now.facts.gpus) {
+    const auto bytes = gpu.memory_bytes.value_or(0);
+    if (least == 0 || bytes < least) least = bytes;
+  }
+  return least / kPart / kGigabyte;
+}
+
 Proposal sample_cache(const Situation& now) {
   const auto* loader = now.facts.training_loader();
   const auto gigabytes = now.memory_free_bytes / 2 / kGigabyte;
@@ -118,7 +147,10 @@ Proposal sample_cache(const Situation& now) {
   Settings settings{{"gigabytes", std::to_string(std::min<std::uint64_t>(gigabytes, 4096))},
                     {"workers", std::to_string(std::min(now.cpus, kMostWorkers))}};
   // Where the CPUs do the training, a thread that goes ahead would be in its way.
-  if (on_gpu(now)) settings["ahead"] = "true";
+  if (on_gpu(now)) {
+    settings["ahead"] = "true";
+    settings["gpu_gigabytes"] = std::to_string(gpu_gigabytes(now));
+  }
   return for_finding(now, "sample-cache", std::move(settings));
 }
 
@@ -157,6 +189,7 @@ constexpr Rule kRules[] = {{"tf32", tf32},
                            {"cudnn-benchmark", cudnn_benchmark},
                            {"channels-last", channels_last},
                            {"compile", compile},
+                           {"cuda-graphs", cuda_graphs},
                            {"fused-optimizer", fused_optimizer},
                            {"anomaly-off", anomaly_off},
                            {"gc-freeze", gc_freeze},
@@ -177,7 +210,7 @@ std::vector<Candidate> candidates(const Situation& situation) {
     auto proposal = rule.propose(situation);
     if (!proposal) continue;
     proposal->fix.id = rule.fix;
-    if (const auto* finding = mended_by(situation, rule.fix)) proposal->predicted_ms = finding->best_gain_ms();
+    proposal->predicted_ms = promised_ms(situation, rule.fix);
     found.push_back(*std::move(proposal));
   }
   std::ranges::stable_sort(found, {}, [](const auto& one) { return catalog::find_fix(one.fix.id)->order; });

@@ -121,7 +121,7 @@ class Search {
   }
 
   /// All that are live in one start, in the catalogue's order. One that breaks the program is left out, and the others
-  /// go on in a new start.
+  /// go on in a new start, as do those that a short program ends before.
   void try_in_turns(const std::vector<Candidate>& candidates) {
     std::vector<model::TriedFix> open;
     for (const auto& candidate : candidates) {
@@ -153,21 +153,32 @@ class Search {
       return {};
     }
     std::vector<model::TriedFix> left;
-    const auto last_begun = trial.turns.empty() ? std::string() : trial.turns.back().id;
+    const bool got_on =
+        std::ranges::any_of(trial.turns, is_measured) || (!trial.failure.empty() && !trial.turns.empty());
     for (auto& tried : open) {
       const auto turn = std::ranges::find(trial.turns, tried.fix.id, &model::Turn::id);
-      if (turn == trial.turns.end() && !trial.failure.empty() && !last_begun.empty()) {
+      const bool is_begun = turn != trial.turns.end();
+      // What was under way when the program failed may be the reason; what was when it ended is not.
+      const bool waits =
+          !is_begun || (trial.failure.empty() && !is_measured(*turn) && !is_refused(trial, tried.fix.id));
+      if (waits && got_on) {
         left.push_back(std::move(tried));
         continue;
       }
-      judge(tried, turn != trial.turns.end() ? &*turn : nullptr, trial);
+      judge(tried, is_begun ? &*turn : nullptr, trial);
       put(std::move(tried));
     }
     return left;
   }
 
+  static bool is_measured(const model::Turn& turn) { return !turn.with_ms.empty() && !turn.without_ms.empty(); }
+  static bool is_refused(const model::Trial& trial, const std::string& fix) {
+    const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
+    return state != trial.fixes.end() && state->state == "refused";
+  }
+
   static void judge(model::TriedFix& tried, const model::Turn* turn, const model::Trial& trial) {
-    if (turn == nullptr || turn->with_ms.empty() || turn->without_ms.empty()) {
+    if (turn == nullptr || !is_measured(*turn)) {
       tried.reason = why_not(trial, tried.fix.id);
       if (tried.reason.empty()) tried.reason = "the program ended before it was measured";
       return;

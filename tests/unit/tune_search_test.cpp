@@ -41,6 +41,7 @@ class Program {
     model::Trial trial;
     double ms = measured_ms(plan);
     for (const auto& fix : fixes) {
+      if (trial.turns.size() == ends_after) return trial;
       turned.push_back(fix.id);
       trial.fixes.push_back({fix.id, fix.id == refused ? "refused" : "in-force", "as planned", {}});
       trial.turns.push_back({.id = fix.id});
@@ -63,6 +64,7 @@ class Program {
   std::string broken;
   std::string opener;  ///< nothing else pays without it
   std::vector<std::string> turned;
+  std::size_t ends_after = 100;  ///< turns of one start
   int starts = 0;
   int looks = 0;
 
@@ -141,6 +143,16 @@ TEST(TuneSearchTest, OneThatBreaksTheProgramIsLeftOutAndTheOthersGoOn) {
   EXPECT_EQ(tuning.plan.fixes.size(), 2U);
   EXPECT_EQ(entry(tuning, "channels-last").reason, "exit code 1");
   EXPECT_TRUE(entry(tuning, "fused-optimizer").kept);
+}
+
+TEST(TuneSearchTest, AProgramThatEndsEarlyIsStartedAgainForTheRest) {
+  Program program({{"tf32", 0.5}, {"channels-last", 0.5}, {"fused-optimizer", 0.5}},
+                  {candidate("tf32"), candidate("channels-last"), candidate("fused-optimizer")});
+  program.ends_after = 1;
+  const auto tuning = search_in(program);
+  EXPECT_EQ(tuning.plan.fixes.size(), 3U);
+  program.ends_after = 0;
+  EXPECT_EQ(entry(search_in(program), "tf32").reason, "it was not applied");
 }
 
 TEST(TuneSearchTest, WhatCannotStandBesideAKeptFixIsNotTried) {

@@ -44,6 +44,13 @@ const Python& interpreter() {
   return kFound;
 }
 
+/// Whether something can be a frame's address at all. What is read while the thread goes on may be anything.
+bool is_address(std::uintptr_t word) {
+  constexpr std::uintptr_t kLowest = 1U << 16U;  // Linux maps nothing below
+  constexpr std::uintptr_t kHighest = 1ULL << 56U;
+  return word >= kLowest && word < kHighest && word % kWord == 0;
+}
+
 /// Copies memory of this process that may not be there.
 bool copy(std::uintptr_t from, void* to, std::size_t bytes) {
   iovec local{to, bytes};
@@ -77,7 +84,7 @@ bool is_alive(const Python& py, std::uintptr_t code) {
 }  // namespace
 
 /// A copy of the memory around the innermost frame, where most of the others lie too, made in one go. Others are copied
-/// one by one.
+/// one by one. All addresses are possible ones.
 class FrameReader::Copied {
  public:
   explicit Copied(std::uintptr_t innermost) : begin_(innermost & ~(kPage - 1)), end_(innermost + sizeof(Frame)) {
@@ -128,7 +135,7 @@ std::optional<FrameReader> FrameReader::of_this_thread() {
   }
   if (frame != nullptr) py.drop(frame);
   py.clear_error();
-  FrameReader reader(reinterpret_cast<std::uintptr_t>(py.state()), first_instruction(py));
+  FrameReader reader(reinterpret_cast<std::uintptr_t>(py.state()), first_instruction(py), {});
   if (stack.size() < 2 || !reader.learn(stack)) return std::nullopt;
   return reader;
 }
@@ -146,7 +153,7 @@ bool FrameReader::learn(const std::vector<Known>& stack) {
 bool FrameReader::learn_frame(const std::vector<Known>& stack) {
   Frame first{};
   const auto top = innermost();
-  if (top == 0 || top % kWord != 0 || !copy(top, first.data(), sizeof(first))) return false;
+  if (!is_address(top) || !copy(top, first.data(), sizeof(first))) return false;
   for (layout_.code = 0; layout_.code < kFrameWords; ++layout_.code) {
     if ((first[layout_.code] & ~kTags) != stack.front().code) continue;
     for (layout_.previous = 0; layout_.previous < kFrameWords; ++layout_.previous) {
@@ -163,7 +170,7 @@ std::vector<FrameReader::Frame> FrameReader::frames_of(const std::vector<Known>&
   Frame frame{};
   std::size_t foreign = 0;
   for (auto at = innermost(); frames.size() < stack.size() && foreign <= kMostForeign;) {
-    if (at == 0 || at % kWord != 0 || !copy(at, frame.data(), sizeof(frame))) break;
+    if (!is_address(at) || !copy(at, frame.data(), sizeof(frame))) break;
     const bool expected = (frame[layout_.code] & ~kTags) == stack[frames.size()].code;
     foreign = expected ? 0 : foreign + 1;
     if (expected) frames.push_back(frame);
@@ -195,11 +202,11 @@ std::int32_t FrameReader::instruction_in(const Frame& frame, std::uintptr_t code
 
 std::size_t FrameReader::read(std::span<Place> places) const {
   const auto top = innermost();
-  if (top == 0) return 0;
+  if (!is_address(top)) return 0;
   const Copied memory(top);
   Frame frame{};
   std::size_t count = 0;
-  for (auto at = top; at != 0 && count < places.size() && memory.get(at, frame); at = frame[layout_.previous]) {
+  for (auto at = top; is_address(at) && count < places.size() && memory.get(at, frame); at = frame[layout_.previous]) {
     const auto code = frame[layout_.code] & ~kTags;
     places[count++] = {code, instruction_in(frame, code)};
   }

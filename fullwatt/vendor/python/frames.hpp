@@ -25,6 +25,19 @@ struct Place {
 /// looks gives a stack of a moment before or after, at worst one with a frame too many.
 class FrameReader {
  public:
+  /// Positions in words of eight bytes.
+  struct Layout {
+    std::size_t top = 0;            ///< of the pointer in the thread's state
+    std::optional<std::size_t> by;  ///< of the pointer to the frame in what that one points to, unless it is the frame
+    std::size_t code = 0;           ///< these three in a frame
+    std::size_t previous = 0;
+    std::size_t instruction = 0;
+  };
+  static constexpr std::size_t kFrameWords = 10;
+
+  /// Of the thread with this state, where the instructions of a code object begin after so many bytes.
+  FrameReader(std::uintptr_t thread, std::uintptr_t first_instruction, const Layout& layout)
+      : thread_(thread), first_instruction_(first_instruction), layout_(layout) {}
   /// Learns where this interpreter keeps a thread's frames: by looking, with the lock held, for the stack of the
   /// calling thread, which is known. That thread is the one that will be read. None where its stack is not found
   /// (before Python 3.11, or where the system call is forbidden).
@@ -34,24 +47,12 @@ class FrameReader {
   std::size_t read(std::span<Place> places) const;
 
  private:
-  /// Positions in words of eight bytes.
-  struct Layout {
-    std::size_t top = 0;            ///< of the pointer in the thread's state
-    std::optional<std::size_t> by;  ///< of the pointer to the frame in what that one points to, unless it is the frame
-    std::size_t code = 0;           ///< these three in a frame
-    std::size_t previous = 0;
-    std::size_t instruction = 0;
-  };
   struct Known {
     std::uintptr_t code;
     std::int32_t instruction;
   };
-  static constexpr std::size_t kFrameWords = 10;
   using Frame = std::array<std::uintptr_t, kFrameWords>;
   class Copied;
-
-  FrameReader(std::uintptr_t thread, std::uintptr_t first_instruction)
-      : thread_(thread), first_instruction_(first_instruction) {}
 
   bool learn(const std::vector<Known>& stack);
   bool learn_frame(const std::vector<Known>& stack);

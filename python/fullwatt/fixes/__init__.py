@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import cache, collector, copies, loaders, models, optimizers, switches
+from . import cache, collector, copies, graphs, loaders, models, optimizers, switches
 from .report import Report
 from .target import Target
 
@@ -20,6 +20,7 @@ FIXES = {
     "bf16": models.bf16,
     "channels-last": models.channels_last,
     "compile": models.compile,
+    "cuda-graphs": graphs.cuda_graphs,
     "fused-optimizer": optimizers.fused,
     "sample-cache": cache.sample_cache,
     "loader-workers": loaders.workers,

@@ -15,6 +15,7 @@ from ..weak import Known
 from . import ahead
 from .ahead import Ahead
 from .loaders import draw_seed, why_no_workers
+from .promised import Placement
 
 NAME = "sample-cache"
 PROBES = 8  # samples that are fetched twice
@@ -49,6 +50,7 @@ class Caches:
     def __init__(self, tools, entry):
         self._tools = tools
         self._most_bytes = int(entry["gigabytes"]) << 30
+        self._most_on_gpu = int(entry.get("gpu_gigabytes", 0)) << 30
         self._workers = int(entry.get("workers", 0))
         self._goes_ahead = bool(entry.get("ahead", False))
         self._packed = Known()
@@ -71,13 +73,14 @@ class Caches:
         try:
             start = time.monotonic()
             packed = pack(self._tools, loader, self._most_bytes, self._workers)
+            packed.place(self._most_on_gpu)
         except Exception as error:
             if report.state(NAME) != "in-force":
                 report.refused(NAME, str(error) if isinstance(error, Refused) else "fetching raised %s: %s" % (type(error).__name__, error))
             return False
         seconds = time.monotonic() - start
         whole = seconds * len(loader.dataset) / packed.count
-        report.in_force(NAME, "%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
+        packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
         return packed
 
 
@@ -93,7 +96,18 @@ class Packed:
         self.count = len(leaves[0])
         self.bytes = sum(leaf.nelement() * leaf.element_size() for leaf in leaves)
         self.is_broken = False
+        self.placement = None
+        self._told = ("", 0.0)
         self._until_audit = self._distance = FIRST_AUDIT
+
+    def place(self, most_bytes):
+        """Samples may go to the GPU, as many bytes of them."""
+        self.placement = Placement(self._tools.torch, self._leaves, most_bytes)
+
+    def tell(self, text, once_s):
+        """It serves."""
+        self._told = (text, once_s)
+        self._tools.report.in_force(NAME, text, once_s=once_s)
 
     def batch(self, indices):
         """What the loader's own fetching and collating would give, or None where samples are missing."""
@@ -103,7 +117,15 @@ class Packed:
             places = self._rows[places]
             if int(places.min()) < 0:
                 return None
-        return torch.utils._pytree.tree_unflatten([leaf.index_select(0, places) for leaf in self._leaves], self._form)
+        return torch.utils._pytree.tree_unflatten(self.placement.gather(places), self._form)
+
+    def served(self):
+        """The program is done with a batch: it has shown what it does with its parts."""
+        if self.placement.is_learning:
+            start = time.monotonic()
+            done = self.placement.learned()
+            if done:
+                self.tell("%s; %s" % (self._told[0], done), self._told[1] + time.monotonic() - start)
 
     def audit(self, indices, must=False):
         """Now and then a sample is fetched anew and compared."""
@@ -145,11 +167,13 @@ def make_iterator_class(torch):
             self._make = maker(torch, self._sampler_iter, packed, self._pin_memory)
 
         def _next_data(self):
-            indices, data = self._ahead.next() if self._ahead is not None else self._make()
             packed = self._packed
+            if not self._is_first:
+                packed.served()
+            indices, data = self._ahead.next() if self._ahead is not None else self._make()
             if not packed.is_broken:
                 packed.audit(indices, must=self._is_first)
-                if self._is_first and self._may_go_ahead:
+                if self._ahead is None and self._may_go_ahead and not packed.placement.is_learning and not packed.placement.is_whole:
                     self._ahead = Ahead(self._make)
                 self._is_first = False
             if data is None or packed.is_broken:

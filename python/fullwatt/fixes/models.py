@@ -7,7 +7,7 @@ import sys
 
 from ..weak import Known
 
-INPUT, PRECISION, COMPILER = range(3)  # from the outside in
+GRAPH, INPUT, PRECISION, COMPILER = range(4)  # from the outside in
 
 
 class Models:
@@ -50,7 +50,7 @@ class Models:
                 if why:
                     raise Refused(why)
                 call = inner = layer.around(module, call)
-                if place != COMPILER:
+                if place not in (COMPILER, GRAPH):  # these come later
                     self._report.in_force(layer.name, "around " + type(module).__name__)
             except Refused as reason:
                 if self._report.state(layer.name) != "in-force":

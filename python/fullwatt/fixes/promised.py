@@ -1,0 +1,173 @@
+"""Batches whose samples wait on the GPU, for a program that expects them on the CPU and sends them over.
+
+What it gets is a promise: a tensor of the CPU as far as it can tell. When it sends that to the GPU it gets the samples that are there; whatever else it does with
+it happens to an ordinary tensor of the CPU, made at that moment.
+"""
+
+LEARNING_BATCHES = 3  # in which it shows which parts of a batch go to a GPU, and which are used on the CPU
+SHARE_OF_FREE = 0.5  # of the GPU's memory that is free then
+
+
+class Placement:
+    """Learns which parts of the batches go to a GPU, and keeps their samples there."""
+
+    def __init__(self, torch, leaves, most_bytes):
+        self._torch = torch
+        self._leaves = leaves
+        self._most_bytes = most_bytes
+        self._kind = make_kind(torch)
+        self._left = LEARNING_BATCHES if most_bytes > 0 and torch.cuda.is_available() else 0
+        self._sent = [None] * len(leaves)
+        self._used = [False] * len(leaves)
+        self._there = [None] * len(leaves)  # the samples on the GPU
+
+    @property
+    def is_learning(self):
+        """Whether nothing is decided yet."""
+        return self._left > 0
+
+    @property
+    def is_whole(self):
+        """Whether no part of a batch is made on the CPU any more."""
+        return all(there is not None for there in self._there)
+
+    def gather(self, places):
+        """The parts of the batch of these samples."""
+        if self.is_learning:
+            return [self._watched(number, leaf.index_select(0, places)) for number, leaf in enumerate(self._leaves)]
+        on_gpu = {}
+        return [self._part(number, places, on_gpu) for number in range(len(self._leaves))]
+
+    def learned(self):
+        """After each batch; decides once enough were seen. Tells what it did then, otherwise nothing."""
+        self._left -= 1
+        if self._left > 0:
+            return ""
+        wanted = [number for number, device in enumerate(self._sent) if device is not None and not self._used[number]]
+        room = min([self._most_bytes] + [int(SHARE_OF_FREE * self._torch.cuda.mem_get_info(self._sent[number])[0]) for number in wanted])
+        size = sum(self._leaves[number].nbytes for number in wanted)
+        if not wanted:
+            return "no part of a batch is only sent to a GPU"
+        if size > room:
+            return "the %.1f GB of them do not fit on the GPU, where there is room for %.1f" % (size / 1e9, room / 1e9)
+        for number in wanted:
+            self._there[number] = self._leaves[number].to(self._sent[number])
+        return "%.1f GB of them on %s" % (size / 1e9, self._sent[wanted[0]])
+
+    def _watched(self, number, host):
+        def sent(device):
+            self._sent[number] = device
+
+        def used():
+            self._used[number] = True
+
+        return self._kind(host, host=host, sent=sent, used=used)
+
+    def _part(self, number, places, on_gpu):
+        leaf, there = self._leaves[number], self._there[number]
+        if there is None:
+            return leaf.index_select(0, places)
+
+        def make():
+            if there.device not in on_gpu:
+                on_gpu[there.device] = places.to(there.device, non_blocking=True)
+            return there.index_select(0, on_gpu[there.device])
+
+        like = leaf[:1].expand((len(places),) + leaf.shape[1:])
+        return self._kind(like, make_host=lambda: leaf.index_select(0, places), make=make, device=there.device)
+
+
+def make_kind(torch):
+    """The class of promises."""
+    tensor = torch.Tensor
+    # What can be answered without the content.
+    known = {tensor.size, tensor.dim, tensor.numel, tensor.nelement, tensor.__len__, tensor.is_floating_point, tensor.is_complex, tensor.element_size, tensor.ndimension}
+    known |= {getattr(tensor, name).__get__ for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_leaf", "itemsize", "nbytes")
+              if hasattr(tensor, name)}  # fmt: skip
+
+    class Promised(torch.Tensor):
+        @staticmethod
+        def __new__(cls, like, *_, **__):
+            return torch.Tensor._make_wrapper_subclass(cls, like.shape, dtype=like.dtype, device="cpu")
+
+        def __init__(self, like, host=None, make_host=None, make=None, device=None, sent=None, used=None, whole=None):
+            self._host, self._make_host = host, make_host
+            self._make, self._device = make, device
+            self._sent, self._used = sent, used
+            self._whole = whole  # the promise of which it is a part
+            self._pins = False
+
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if function in known:
+                with torch._C.DisableTorchFunctionSubclass():
+                    return function(*args, **kwargs)
+            return cls.__torch_dispatch__(function, types, args, kwargs)
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            args, kwargs = torch.utils._pytree.tree_map(lambda value: value.kept() if isinstance(value, cls) else value, (args, kwargs or {}))
+            return function(*args, **kwargs)
+
+        def kept(self):
+            """The promise kept: an ordinary tensor of the CPU, from now on the truth."""
+            if self._used is not None:
+                self._used()
+            return self._on_cpu()
+
+        def _is_kept(self):
+            return self._host is not None or self._whole is not None and self._whole._is_kept()
+
+        def __getitem__(self, index):
+            if type(index) is not int or not -len(self) <= index < len(self):
+                return self.kept()[index]
+            host = self._host[index] if self._host is not None else None
+            like = torch.empty((), dtype=self.dtype).expand(self.shape[1:])
+            make = (lambda: self._make()[index]) if self._make is not None else None
+            return type(self)(like, host, lambda: self._on_cpu()[index], make, self._device, self._sent, self._used, self)
+
+        def _on_cpu(self):
+            if self._host is None:
+                self._host = self._make_host()
+            if self._pins and not self._host.is_pinned():
+                self._host = self._host.pin_memory()
+            return self._host
+
+        def to(self, *args, **kwargs):
+            """To the GPU it goes by being there."""
+            device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+            if self._sent is not None and device is not None and device.type == "cuda":
+                self._sent(indexed(torch, device))
+                return self._on_cpu().to(*args, **kwargs)
+            if self._make is None or self._is_kept() or device is None or indexed(torch, device) != self._device:
+                return self.kept().to(*args, **kwargs)
+            there = self._make()
+            if (dtype is None or dtype == there.dtype) and memory_format is None:
+                return there
+            return there.to(dtype=dtype, memory_format=memory_format) if memory_format is not None else there.to(dtype)
+
+        def cuda(self, device=None, non_blocking=False, **kwargs):
+            """The same by another name."""
+            device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device or "cuda")
+            return self.to(device, non_blocking=non_blocking, **kwargs)
+
+        def pin_memory(self, *_):
+            """A copy of it in pinned memory is a promise of that."""
+            self._pins = True
+            return self
+
+        def is_pinned(self, *_):
+            return self._pins
+
+        def __repr__(self, **_):
+            return repr(self.kept())
+
+    return Promised
+
+
+def indexed(torch, device):
+    """A device with its number."""
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", torch.cuda.current_device())

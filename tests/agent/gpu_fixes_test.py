@@ -1,0 +1,131 @@
+"""Fixes that need a GPU; elsewhere these tests skip themselves."""
+
+import os
+import unittest
+
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking CUDA itself here would spoil it for the children that are forked
+
+import torch  # noqa: E402
+
+from fixes_test import FixCase  # noqa: E402
+
+DATA = """
+import numpy, torch
+torch.manual_seed(0)
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.images = numpy.random.RandomState(0).rand(64, 8).astype("float32")
+    def __len__(self):
+        return len(self.images)
+    def __getitem__(self, index):
+        return {"x": torch.from_numpy(self.images[index]), "y": index}
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+"""
+
+LOOP = """
+for epoch in range(4):
+    for batch in torch.utils.data.DataLoader(Data(), batch_size=6, shuffle=True, drop_last=True):
+        x, y = batch["x"].to("cuda"), batch["y"].cuda().float()
+        loss = ((model(x).squeeze(1) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.9g" % loss.item())
+with torch.no_grad():
+    print("%.9g" % model(torch.ones(3, 8).cuda()).sum().item(), [b.sum().item() for b in model.buffers()])
+print(torch.rand(1).item())
+"""
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class OnGpu(FixCase):
+    def both(self, fixes, source):
+        plain, fixed = self.train([], source), self.train(fixes, source)
+        self.assertEqual(fixed.out, plain.out)
+        return fixed
+
+
+class CacheOnGpuTest(OnGpu):
+    CACHE = {"id": "sample-cache", "gigabytes": 1, "gpu_gigabytes": 1}
+
+    def test_batches_wait_on_the_gpu_and_everything_stays_to_the_bit(self):
+        fixed = self.both([self.CACHE], DATA + LOOP)
+        self.assertIn("on cuda:0", self.fix(fixed, "sample-cache")["text"])
+
+    def test_parts_that_are_used_on_the_cpu_stay_there(self):
+        fixed = self.both([self.CACHE], DATA + LOOP.replace('batch["y"].cuda().float()', 'torch.from_numpy(batch["y"].numpy() + 1).cuda().float()'))
+        self.assertIn("0.0 GB of them on cuda:0", self.fix(fixed, "sample-cache")["text"])
+
+    def test_a_late_use_on_the_cpu_is_right(self):
+        late = """
+        if len(seen) % 7 == 6:
+            print(batch["x"].numpy().sum(), batch["y"].tolist(), batch["x"][0].mean().item(), batch["x"][1].to("cuda").sum().item())
+        seen.append(1)
+        loss = ("""
+        self.both([self.CACHE], "seen = []\n" + DATA + LOOP.replace("\n        loss = (", late))
+
+    def test_a_row_of_a_batch_is_sent(self):
+        whole = LOOP.replace("batch_size=6", "batch_size=1").replace("Data()", "Wholes()").replace('batch["x"].to', 'batch["x"][0].to').replace('batch["y"].cuda()', 'batch["y"][0].cuda()')
+        wholes = """
+class Wholes(Data):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return {"x": torch.from_numpy(self.images[8 * index:8 * index + 8]), "y": torch.arange(8 * index, 8 * index + 8)}
+"""
+        fixed = self.both([self.CACHE], DATA + wholes + whole)
+        self.assertIn("on cuda:0", self.fix(fixed, "sample-cache")["text"])
+
+
+class GraphsTest(OnGpu):
+    def test_losses_buffers_and_random_numbers_stay(self):
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + LOOP), "cuda-graphs")
+
+    def test_gradients_add_up(self):
+        accumulating = LOOP.replace("        optimizer.zero_grad()\n", "").replace("        optimizer.step()\n", "        if y.sum() % 2 == 0:\n            optimizer.step(); optimizer.zero_grad()\n")
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + accumulating), "cuda-graphs")
+
+    def test_two_passes_before_one_backward_are_right(self):
+        twice = LOOP.replace("loss = ((model(x).squeeze(1) - y) ** 2).mean()", "loss = ((model(x).squeeze(1) - y) ** 2).mean() + model(x * 0.5).pow(2).mean()")
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + twice), "cuda-graphs")
+
+    def test_outputs_that_are_kept_stay_as_they_were(self):
+        keeping = LOOP.replace("loss = ((model(x)", "kept.append(model(x).detach()); loss = ((model(x)") + "print([k.sum().item() for k in kept])\n"
+        self.both(["cuda-graphs"], "kept = []\n" + DATA + keeping)
+
+    def test_other_shapes_and_evaluation_run_as_they_are(self):
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + LOOP.replace(", drop_last=True", "")), "cuda-graphs")
+
+    def test_an_attribute_that_the_program_sets_ends_it(self):
+        drops = DATA.replace("torch.nn.ReLU()", "torch.nn.ELU(1.0)") + LOOP.replace("for epoch in range(4):\n", "for epoch in range(4):\n    model[2].alpha = 1.0 + epoch\n")
+        fixed = self.both(["cuda-graphs"], drops)
+        self.assertEqual(self.fix(fixed, "cuda-graphs")["state"], "undone")
+
+    def test_models_that_do_more_than_computing_are_refused(self):
+        counting = DATA + """
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = model, 0
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x)
+model = Counting()
+"""
+        self.assert_refused(self.both(["cuda-graphs"], counting + LOOP), "cuda-graphs", "in Python")
+        drawing = counting.replace("self.calls += 1", "x = x * (1 + 0.1 * torch.rand(1).item())")
+        self.assert_refused(self.both(["cuda-graphs"], drawing + LOOP), "cuda-graphs", "")
+        self.assert_refused(self.both(["cuda-graphs"], DATA + "model[0].register_forward_hook(lambda *a: None)\n" + LOOP), "cuda-graphs", "hooks")
+
+    def test_with_the_other_fixes_of_a_model(self):
+        fixed = self.train(["bf16", "cuda-graphs", "fused-optimizer", {"id": "sample-cache", "gigabytes": 1, "gpu_gigabytes": 1}], DATA + LOOP)
+        for name in ("bf16", "cuda-graphs", "fused-optimizer", "sample-cache"):
+            self.assert_in_force(fixed, name)
+        plain = self.train([], DATA + LOOP)
+        first, last = ([float(line) for line in outcome.out.split("\n")[:40]] for outcome in (plain, fixed))
+        self.assertLess(max(abs(a - b) / (1 + abs(a)) for a, b in zip(first, last)), 0.1)
+
+
+if __name__ == "__main__":
+    unittest.main()

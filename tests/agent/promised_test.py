@@ -1,0 +1,89 @@
+"""Batches that wait elsewhere: whatever a program does with one is as with a tensor of the CPU. The CPU stands for the GPU here."""
+
+import copy
+import io
+import unittest
+
+import numpy
+import torch
+
+from support import ROOT  # noqa: F401  (the agent's path)
+
+from fullwatt.fixes.promised import LEARNING_BATCHES, Placement, make_kind
+
+KIND = make_kind(torch)
+HOST = torch.arange(12.0).reshape(3, 4)
+THERE = HOST + 100  # so that it can be told which one was used
+
+
+def promise():
+    return KIND(HOST, make_host=HOST.clone, make=THERE.clone, device=torch.device("cpu"))
+
+
+class PromiseTest(unittest.TestCase):
+    def test_its_form_is_known_without_its_content(self):
+        given = promise()
+        self.assertEqual((given.shape, given.dtype, given.device.type, len(given), given.size(1), given.dim()), (HOST.shape, HOST.dtype, "cpu", 3, 4, 2))
+        self.assertIsInstance(given, torch.Tensor)
+        self.assertTrue(torch.equal(given.to("cpu"), THERE))
+
+    def test_sending_it_gives_what_is_there(self):
+        self.assertTrue(torch.equal(promise().to("cpu"), THERE))
+        self.assertTrue(torch.equal(promise().to(torch.device("cpu"), non_blocking=True), THERE))
+        self.assertEqual(promise().to("cpu", torch.float64).dtype, torch.float64)
+        self.assertTrue(torch.equal(promise()[1].to("cpu"), THERE[1]))
+        given = promise()
+        given.to("cpu").zero_()
+        self.assertTrue(torch.equal(given.to("cpu"), THERE), "each sending is a copy of its own")
+
+    def test_everything_else_happens_to_a_tensor_of_the_cpu(self):
+        for use in (lambda x: x + 1, lambda x: x[0] * 1, lambda x: x[:, 1], lambda x: x.float(), lambda x: torch.stack([x, x]), lambda x: x.view(-1),
+                    lambda x: torch.from_numpy(x.numpy()), lambda x: torch.from_numpy(numpy.asarray(x)), lambda x: torch.tensor(x.tolist()), lambda x: x.mean(),
+                    lambda x: torch.nn.functional.linear(x, torch.ones(2, 4)), copy.deepcopy, lambda x: torch.stack(list(x)), lambda x: x.half(), lambda x: x.to(torch.float16)):  # fmt: skip
+            result = use(promise())
+            self.assertIs(type(result), torch.Tensor)
+            self.assertTrue(torch.equal(result, use(HOST)))
+
+    def test_it_is_saved_as_an_ordinary_tensor(self):
+        file = io.BytesIO()
+        torch.save({"x": promise()}, file)
+        file.seek(0)
+        self.assertTrue(torch.equal(torch.load(file)["x"], HOST))
+
+    def test_what_the_program_changes_is_what_it_sends(self):
+        given = promise()
+        given.mul_(2)
+        self.assertTrue(torch.equal(given.to("cpu"), 2 * HOST))
+        given = promise()
+        row = given[1]
+        given.mul_(0)
+        self.assertTrue(torch.equal(row.to("cpu"), torch.zeros(4)))
+        given = promise()
+        given[1].add_(1)
+        self.assertTrue(torch.equal(given.to("cpu")[1], HOST[1] + 1))
+
+    def test_a_row_that_is_not_there_is_an_error(self):
+        with self.assertRaises(IndexError):
+            promise()[3]
+
+
+class PlacementTest(unittest.TestCase):
+    def test_without_a_gpu_batches_are_gathered_here(self):
+        placement = Placement(torch, [HOST], 1 << 30 if not torch.cuda.is_available() else 0)
+        self.assertFalse(placement.is_learning or placement.is_whole)
+        batch = placement.gather(torch.tensor([2, 0]))
+        self.assertIs(type(batch[0]), torch.Tensor)
+        self.assertTrue(torch.equal(batch[0], HOST[[2, 0]]))
+
+    def test_what_is_not_sent_is_not_placed(self):
+        placement = Placement(torch, [HOST], 0)
+        placement._left = LEARNING_BATCHES
+        for _ in range(LEARNING_BATCHES):
+            self.assertTrue(torch.equal(placement.gather(torch.tensor([1]))[0] + 0, HOST[[1]]))
+            told = placement.learned()
+        self.assertIn("only sent", told)
+        self.assertFalse(placement.is_learning or placement.is_whole)
+
+
+if __name__ == "__main__":
+    unittest.main()
