@@ -57,7 +57,7 @@ class Recorder:
         self.samples = _bind(held, "fullwatt_samples", [_FAST], None)
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
         self.sampler_start = _bind(held, "fullwatt_sampler_start", [_U64], _INT)
-        self._sampler_stop = _bind(held, "fullwatt_sampler_stop", [], _U32)
+        self._sampler_stop = _bind(free, "fullwatt_sampler_stop", [], _U32)
         self._sampler_stack = _bind(held, "fullwatt_sampler_stack", [_U32], ctypes.py_object)
         self._sampler_write = _bind(held, "fullwatt_sampler_write", [ctypes.POINTER(_U32)], None)
         self.python_stack = None

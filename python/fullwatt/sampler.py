@@ -13,7 +13,7 @@ SWITCH_INTERVAL_S = 0.0002  # Python's 5 ms would let a busy thread keep the sam
 
 
 class Sampler:
-    """Samples the calling thread: by the recorder, which reads its frames without the interpreter's lock; by a thread of Python where that cannot."""
+    """Samples the calling thread: by the recorder, which hardly ever needs the interpreter's lock for it; by a thread of Python where that cannot."""
 
     def __init__(self, sites, recorder, step_ns):
         self._recorder = recorder
@@ -23,7 +23,7 @@ class Sampler:
 
     def start(self):
         """Begins."""
-        if self._recorder.sampler_start(SHORT_PERIOD_NS if self._is_short else PERIOD_NS) == 0:
+        if has_lock() and self._recorder.sampler_start(SHORT_PERIOD_NS if self._is_short else PERIOD_NS) == 0:
             return
         period_s = SHORT_LOCKED_PERIOD_S if self._is_short else LOCKED_PERIOD_S
         self._locked = LockedSampler(self._recorder, self._names.id_of, threading.get_ident(), period_s)

@@ -1,8 +1,9 @@
-// Asks every method of GpuDiagnosticTool about a saved machine and prints what it answered.
+// Asks every method of GpuDiagnosticTool and GpuOptimizer about a saved machine and prints what it answered.
 
 #include <iostream>
 
 #include "fullwatt/api/gpu_diagnostic_tool.hpp"
+#include "fullwatt/api/gpu_optimizer.hpp"
 
 int main(int argc, char** argv) {
   fullwatt::api::DiagnosticOptions options;
@@ -17,5 +18,13 @@ int main(int argc, char** argv) {
   const auto report = tool.generate_gpu_diagnostic_report();
   std::cout << "root cause: " << (report.root_cause ? report.root_cause->id : "none") << "\n"
             << report.conclusion << "\n";
+  fullwatt::api::GpuOptimizer optimizer(options);
+  const auto measure = [](std::uint64_t batch) {
+    return fullwatt::api::BatchMeasurement{batch, batch << 20U, static_cast<double>(batch < 64 ? batch : 64)};
+  };
+  std::cout << "device: " << optimizer.optimize_device_selection().reason << "\n"
+            << "precision: " << optimizer.configure_mixed_precision().dtype << "\n"
+            << "memory: " << optimizer.setup_memory_optimization().reason << "\n"
+            << "batch: " << optimizer.optimize_batch_size(measure, 8, 6ULL << 30U).batch << "\n";
   return report.json.empty() || report.text.empty() ? 1 : 0;
 }

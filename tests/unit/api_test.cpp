@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fullwatt/api/gpu_diagnostic_tool.hpp"
+#include "fullwatt/api/gpu_optimizer.hpp"
 
 namespace fullwatt::api {
 namespace {
@@ -58,6 +59,50 @@ TEST(GpuDiagnosticToolTest, AfterARefreshTheMachineIsExaminedAgain) {
 
 TEST(GpuDiagnosticToolTest, AFolderThatIsNoMachineThrows) {
   EXPECT_THROW(tool_for("no-such-patient").check_hardware_detection(), std::runtime_error);
+}
+
+GpuOptimizer optimizer_for(const std::string& patient) {
+  return GpuOptimizer({.saved_machine = std::string(FULLWATT_PATIENTS) + "/" + patient});
+}
+
+TEST(GpuOptimizerTest, ALaptopTrainsOnItsDiscreteGpuInBfloat16) {
+  auto optimizer = optimizer_for("laptop-rtx4050-intel");
+  const auto device = optimizer.optimize_device_selection();
+  ASSERT_TRUE(device.gpu);
+  EXPECT_TRUE(device.gpu->is_discrete);
+  EXPECT_NE(device.environment.find(device.gpu->uuid), std::string::npos);
+  const auto precision = optimizer.configure_mixed_precision();
+  EXPECT_EQ(precision.dtype, "bfloat16");
+  EXPECT_FALSE(precision.needs_scaler);
+  EXPECT_TRUE(precision.tf32);
+  const auto memory = optimizer.setup_memory_optimization();
+  EXPECT_GT(memory.usable_bytes, 4ULL << 30U);
+  EXPECT_LT(memory.usable_bytes, 6ULL << 30U);
+  EXPECT_TRUE(memory.activation_checkpoints);
+  EXPECT_FALSE(memory.cache_samples);
+}
+
+TEST(GpuOptimizerTest, WithoutAGpuNothingIsPromised) {
+  auto optimizer = optimizer_for("container-no-gpu-flag");
+  EXPECT_FALSE(optimizer.optimize_device_selection().gpu);
+  EXPECT_FALSE(optimizer.configure_mixed_precision().enabled);
+  EXPECT_FALSE(optimizer.configure_mixed_precision().reason.empty());
+  EXPECT_EQ(optimizer.setup_memory_optimization().usable_bytes, 0U);
+}
+
+TEST(GpuOptimizerTest, ABatchIsFoundByTrainingAndNoneIsTriedThatDoesNotFit) {
+  constexpr std::uint64_t kCard = 6ULL << 30U;
+  auto optimizer = optimizer_for("laptop-rtx4050-intel");
+  const auto measure = [&](std::uint64_t batch) {
+    const auto peak = (1ULL << 30U) + batch * (40ULL << 20U);
+    EXPECT_LT(peak, kCard);
+    return BatchMeasurement{batch, peak, static_cast<double>(batch) / (1.0 + 0.01 * static_cast<double>(batch))};
+  };
+  const auto found = optimizer.optimize_batch_size(measure, 8, kCard);
+  EXPECT_GT(found.batch, 64U);
+  EXPECT_NEAR(found.predicted_bytes, static_cast<double>((1ULL << 30U) + found.batch * (40ULL << 20U)), 1e7);
+  EXPECT_GE(GpuOptimizer::optimize_batch_size(14ULL << 20U, kCard), 64U);
+  EXPECT_EQ(GpuOptimizer::optimize_batch_size(8ULL << 30U, kCard), 0U);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ const std::map<std::string, Folders> kMayInclude{
     {"catalog", {"base", "model", "catalog"}},
     {"doctor", {"base", "model", "vendor", "catalog", "doctor"}},
     {"show", {"base", "model", "catalog", "show"}},
-    {"api", {"base", "model", "vendor", "catalog", "doctor", "show", "api"}},
+    {"api", {"base", "model", "vendor", "catalog", "doctor", "tune", "show", "api"}},
     {"cli", {"base", "model", "vendor", "catalog", "doctor", "record", "explain", "tune", "show", "api", "cli"}},
 };
 

@@ -10,7 +10,9 @@
 
 namespace fullwatt::record {
 
-LineSampler::LineSampler(const vendor::python::FrameReader& reader, std::chrono::nanoseconds period) : reader_(reader) {
+LineSampler::LineSampler(const vendor::python::FrameReader& reader, vendor::python::KnownCodes& codes,
+                         std::chrono::nanoseconds period)
+    : reader_(reader), codes_(codes), sampled_(::pthread_self()) {
   // The program's signals are for its own threads.
   sigset_t all{};
   sigset_t before{};
@@ -39,10 +41,20 @@ void LineSampler::look() {
   const auto at = now_ns();
   const auto count = reader_.read(places);
   if (count == 0 || over_) return;
+  learn({places.data(), count});
   const auto next = static_cast<std::uint32_t>(stacks_.size());
   const auto [entry, is_new] = known_.try_emplace(Stack(places.begin(), places.begin() + count), next);
   if (is_new) stacks_.push_back(&entry->first);
   samples_.push_back({at, entry->second});
+}
+
+/// What is new is looked for on the stack, with the interpreter's lock; not too often, since that is felt.
+void LineSampler::learn(std::span<const vendor::python::Place> places) {
+  constexpr std::uint64_t kPauseNs = 1'000'000;
+  if (codes_.has_all(places) || now_ns() - learned_ns_ < kPauseNs) return;
+  codes_.learn(sampled_);
+  codes_.missed(places);
+  learned_ns_ = now_ns();
 }
 
 std::size_t LineSampler::Hash::operator()(const Stack& stack) const {

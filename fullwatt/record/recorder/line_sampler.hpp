@@ -8,12 +8,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fullwatt/vendor/python/frames.hpp"
+#include "fullwatt/vendor/python/known_codes.hpp"
 
 namespace fullwatt::record {
 
-/// Looks again and again at which line a Python thread is, from a thread of its own that needs nothing of the
-/// interpreter. What it saw is named after it has ended.
+/// Looks again and again at which line a Python thread is, from a thread of its own. It needs the interpreter's lock
+/// only where it meets code that it does not know yet. What it saw is named after it has ended.
 class LineSampler {
  public:
   using Stack = std::vector<vendor::python::Place>;
@@ -22,12 +22,14 @@ class LineSampler {
     std::uint32_t stack;  ///< in stacks()
   };
 
-  LineSampler(const vendor::python::FrameReader& reader, std::chrono::nanoseconds period);
+  /// Samples the calling thread. `codes` outlives it, and is its own until it has ended.
+  LineSampler(const vendor::python::FrameReader& reader, vendor::python::KnownCodes& codes,
+              std::chrono::nanoseconds period);
   ~LineSampler() { stop(); }
   LineSampler(const LineSampler&) = delete;
   LineSampler& operator=(const LineSampler&) = delete;
 
-  /// Ends it; what it has seen can be read from then on.
+  /// Ends it; what it has seen can be read from then on. Not to be called with the interpreter's lock held.
   void stop();
   const std::vector<Sample>& samples() const { return samples_; }
   std::span<const Stack* const> stacks() const { return stacks_; }
@@ -41,8 +43,12 @@ class LineSampler {
 
   void run(std::chrono::nanoseconds period);
   void look();
+  void learn(std::span<const vendor::python::Place> places);
 
   vendor::python::FrameReader reader_;
+  vendor::python::KnownCodes& codes_;
+  unsigned long sampled_;         ///< the thread, by Python's number
+  std::uint64_t learned_ns_ = 0;  ///< when the lock was asked for last
   std::vector<Sample> samples_;
   std::unordered_map<Stack, std::uint32_t, Hash> known_;
   std::vector<const Stack*> stacks_;

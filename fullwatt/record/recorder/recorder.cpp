@@ -16,7 +16,6 @@
 #include "fullwatt/record/recorder/schedule.hpp"
 #include "fullwatt/record/recorder/step_counter.hpp"
 #include "fullwatt/record/spool_writer.hpp"
-#include "fullwatt/vendor/python/frames.hpp"
 #include "fullwatt/vendor/python/stack.hpp"
 
 namespace fullwatt::record {
@@ -32,6 +31,7 @@ struct Recorder {
   StepCounter steps;
   Schedule schedule;
   Capture capture;
+  vendor::python::KnownCodes codes;
   std::unique_ptr<LineSampler> lines;
 };
 
@@ -215,7 +215,9 @@ uint32_t fullwatt_text(const char* bytes, uint32_t length) {
 int fullwatt_sampler_start(uint64_t period_ns) {
   const auto reader = fullwatt::vendor::python::FrameReader::of_this_thread();
   if (recorder == nullptr || !reader) return 1;
-  recorder->lines = std::make_unique<LineSampler>(*reader, std::chrono::nanoseconds(period_ns));
+  recorder->codes.hope_again();
+  recorder->codes.learn(::pthread_self());
+  recorder->lines = std::make_unique<LineSampler>(*reader, recorder->codes, std::chrono::nanoseconds(period_ns));
   return 0;
 }
 
@@ -226,7 +228,7 @@ uint32_t fullwatt_sampler_stop(void) {
 }
 
 void* fullwatt_sampler_stack(uint32_t number) {
-  return fullwatt::vendor::python::tuple_of(*recorder->lines->stacks()[number]);
+  return recorder->codes.tuple_of(*recorder->lines->stacks()[number]);
 }
 
 void fullwatt_sampler_write(const uint32_t* texts) {

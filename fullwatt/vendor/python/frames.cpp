@@ -23,9 +23,6 @@ struct Python {
   int (*last_instruction)(Object*) = nullptr;
   Object* (*attribute)(Object*, const char*) = nullptr;
   long (*number)(Object*) = nullptr;
-  Object* (*from_int)(long) = nullptr;
-  Object* (*new_tuple)(std::ptrdiff_t) = nullptr;
-  int (*set_item)(Object*, std::ptrdiff_t, Object*) = nullptr;
   void (*take)(Object*) = nullptr;
   void (*drop)(Object*) = nullptr;
   void (*clear_error)() = nullptr;
@@ -34,9 +31,8 @@ struct Python {
   bool complete = find(state, "PyThreadState_Get") && find(frame, "PyEval_GetFrame") && find(back, "PyFrame_GetBack") &&
                   find(code, "PyFrame_GetCode") && find(last_instruction, "PyFrame_GetLasti") &&
                   find(attribute, "PyObject_GetAttrString") && find(number, "PyLong_AsLong") &&
-                  find(from_int, "PyLong_FromLong") && find(new_tuple, "PyTuple_New") &&
-                  find(set_item, "PyTuple_SetItem") && find(take, "Py_IncRef") && find(drop, "Py_DecRef") &&
-                  find(clear_error, "PyErr_Clear") && find(code_type, "PyCode_Type");
+                  find(take, "Py_IncRef") && find(drop, "Py_DecRef") && find(clear_error, "PyErr_Clear") &&
+                  find(code_type, "PyCode_Type");
 };
 
 const Python& interpreter() {
@@ -70,15 +66,6 @@ std::uintptr_t first_instruction(const Python& py) {
   const auto bytes = py.number(size);
   py.drop(size);
   return bytes > 0 ? static_cast<std::uintptr_t>(bytes) : 0;
-}
-
-/// The first word of an object counts its references; of memory that was freed it is a pointer, or nothing.
-bool is_alive(const Python& py, std::uintptr_t code) {
-  std::array<std::uintptr_t, 2> head{};
-  if (!copy(code, head.data(), sizeof(head))) return false;
-  constexpr std::uintptr_t kCount = 0xFFFF'FFFF;
-  const bool is_counted = (head[0] & kCount) != 0 && ((head[0] >> 32U) & 0xFFFFU) == 0;
-  return is_counted && head[1] == reinterpret_cast<std::uintptr_t>(py.code_type);
 }
 
 }  // namespace
@@ -211,21 +198,6 @@ std::size_t FrameReader::read(std::span<Place> places) const {
     places[count++] = {code, instruction_in(frame, code)};
   }
   return count;
-}
-
-Object* tuple_of(std::span<const Place> places) {
-  const auto& py = interpreter();
-  std::vector<Place> alive;
-  std::ranges::copy_if(places, std::back_inserter(alive), [&](const Place& place) { return is_alive(py, place.code); });
-  auto* tuple = py.new_tuple(static_cast<std::ptrdiff_t>(2 * alive.size()));
-  for (std::size_t i = 0; tuple != nullptr && i < alive.size(); ++i) {
-    auto* code = reinterpret_cast<Object*>(alive[i].code);
-    py.take(code);
-    const auto at = static_cast<std::ptrdiff_t>(2 * i);
-    py.set_item(tuple, at, code);
-    py.set_item(tuple, at + 1, py.from_int(alive[i].instruction));
-  }
-  return tuple;
 }
 
 }  // namespace fullwatt::vendor::python

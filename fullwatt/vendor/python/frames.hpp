@@ -12,7 +12,7 @@
 namespace fullwatt::vendor::python {
 
 /// Where a frame is: the address of its code object, and the last instruction in bytes from its beginning. The code
-/// object may be gone by now.
+/// object may be gone by now: only KnownCodes may look at it.
 struct Place {
   std::uintptr_t code = 0;
   std::int32_t instruction = 0;
@@ -65,9 +65,5 @@ class FrameReader {
   std::uintptr_t first_instruction_;  ///< in a code object
   Layout layout_;
 };
-
-/// A new tuple (code, instruction, code, …) of those code objects that are still there. To be called with the
-/// interpreter's lock held.
-Object* tuple_of(std::span<const Place> places);
 
 }  // namespace fullwatt::vendor::python

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fullwatt/base/error.hpp"
+
+/// The batch size of a training for a card: memory is predicted from small batches, so that none is tried that does not
+/// fit, and of those that fit the smallest is taken that is as fast as any.
+namespace fullwatt::tune {
+
+/// What a training took at one batch size.
+struct BatchProbe {
+  std::uint64_t batch = 0;
+  std::uint64_t peak_bytes = 0;  ///< of device memory, all that the process holds
+  double samples_per_second = 0;
+};
+
+/// Device memory by batch size: what a training takes anyway, and what each sample adds.
+struct MemoryLine {
+  double fixed_bytes = 0;
+  double sample_bytes = 0;
+
+  double at(std::uint64_t batch) const { return fixed_bytes + sample_bytes * static_cast<double>(batch); }
+};
+
+/// Through the two largest batches: small ones hide what libraries only take for larger ones. Through one alone, all of
+/// its memory is the samples', which is never too little.
+MemoryLine memory_line(std::span<const BatchProbe> probes);
+
+/// What a training may take of a card: not what others use, nor what CUDA itself and the gaps between allocations need.
+std::uint64_t usable_bytes(std::uint64_t card_bytes, std::uint64_t used_by_others = 0);
+
+/// The largest batch that a line lets into so many bytes; 0 when not even one sample fits.
+std::uint64_t largest_batch(const MemoryLine& line, std::uint64_t bytes);
+
+/// From two numbers, before anything has run: a batch that should fit for an ordinary network with Adam in float32, and
+/// no more than that. `model_bytes` is what its parameters take.
+std::uint64_t estimated_batch(std::uint64_t model_bytes, std::uint64_t card_bytes);
+
+struct BatchChoice {
+  std::uint64_t batch = 0;
+  std::uint64_t largest = 0;  ///< that fits, as predicted
+  MemoryLine memory;
+  std::vector<BatchProbe> probes;  ///< in the order of their making
+  std::string why;
+};
+
+/// Trains for some steps with a batch and tells what that took. It is never asked for a batch that is predicted not to
+/// fit.
+using ProbeBatch = std::function<base::Result<BatchProbe>(std::uint64_t batch)>;
+
+/// `start` must be known to fit. Fails where even that does.
+base::Result<BatchChoice> find_batch(const ProbeBatch& probe, std::uint64_t start, std::uint64_t usable);
+
+}  // namespace fullwatt::tune
