@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <tuple>
 
 #include "catalog/fixes.hpp"
 #include <fmt/format.h>
@@ -214,6 +215,7 @@ class Tuner {
     }
     tuning.speed = tune::prove_speed(pairs);
     tuning.loss = tune::prove_losses(pairs);
+    std::tie(tuning.gpu_before, tuning.gpu_after) = tune::gpu_work(pairs);
   }
 
   const TuneOptions& options_;

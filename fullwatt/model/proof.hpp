@@ -21,6 +21,21 @@ struct Turn {
   double once_s = 0;  ///< what its first use took, such as compiling
 };
 
+/// How hard the GPU worked during the steps that were measured, as the driver counts it. What is not known is empty.
+struct GpuWork {
+  std::optional<double> watts;
+  std::optional<double> utilization_percent;
+  std::optional<double> memory_bytes;  ///< at most, of the whole card
+
+  bool is_known() const { return watts || utilization_percent || memory_bytes; }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("watts", self.watts);
+    visit("utilization_percent", self.utilization_percent);
+    visit("memory_bytes", self.memory_bytes);
+  }
+};
+
 /// One start of the program with a plan, and what was measured of it.
 struct Trial {
   Plan plan;
@@ -33,6 +48,7 @@ struct Trial {
   PlanTarget target;                     ///< what a plan from here is made for
   std::map<std::string, double> once_s;  ///< by fix: what it takes at the beginning
   double samples_per_step = 0;
+  GpuWork gpu;
   double seconds = 0;  ///< of the whole start
   std::string folder;  ///< its run folder
 };
@@ -87,6 +103,8 @@ struct TriedFix {
   bool kept = false;
   std::optional<double> before_ms;  ///< a step beside those that were kept before it; nothing when it was not measured
   std::optional<double> after_ms;
+  std::optional<double> before_watts;  ///< of the GPU; nothing for a fix that only took turns
+  std::optional<double> after_watts;
   double once_s = 0;   ///< what it takes at the beginning: compiling, packing
   std::string reason;  ///< why it was dropped
 
@@ -101,6 +119,8 @@ struct TriedFix {
     visit("kept", self.kept);
     visit("before_ms", self.before_ms);
     visit("after_ms", self.after_ms);
+    visit("before_watts", self.before_watts);
+    visit("after_watts", self.after_watts);
     visit("once_s", self.once_s);
     visit("reason", self.reason);
   }
@@ -115,6 +135,8 @@ struct Tuning {
   double before_ms = 0;  ///< of a step, in the search
   double after_ms = 0;
   double samples_per_step = 0;
+  GpuWork gpu_before;
+  GpuWork gpu_after;
   std::string failure;       ///< why nothing could be tried; empty when it could
   bool interrupted = false;  ///< by the user, who gets the best so far
   SpeedProof speed;
@@ -126,6 +148,8 @@ struct Tuning {
     visit("before_ms", self.before_ms);
     visit("after_ms", self.after_ms);
     visit("samples_per_step", self.samples_per_step);
+    visit("gpu_before", self.gpu_before);
+    visit("gpu_after", self.gpu_after);
     visit("failure", self.failure);
     visit("interrupted", self.interrupted);
     visit("speed", self.speed);

@@ -60,6 +60,16 @@ std::string before_and_after(const model::Tuning& tuning, const Style& style) {
   const auto rate = [&](double ms) { return ms > 0 ? figure(1e3 * tuning.samples_per_step / ms) : std::string(); };
   if (tuning.samples_per_step > 0)
     table.row({{say("tune_samples", style)}, {rate(tuning.before_ms)}, {rate(tuning.after_ms)}});
+  const auto work = [&](std::string_view label, std::optional<double> model::GpuWork::* member, double scale) {
+    const auto text = [&](const model::GpuWork& gpu) { return gpu.*member ? figure(*(gpu.*member) / scale) : "–"; };
+    if (tuning.gpu_before.*member || tuning.gpu_after.*member)
+      table.row({{say(label, style)},
+                 {plain_symbols(style, text(tuning.gpu_before))},
+                 {plain_symbols(style, text(tuning.gpu_after))}});
+  };
+  work("tune_watts", &model::GpuWork::watts, 1);
+  work("tune_utilization", &model::GpuWork::utilization_percent, 1);
+  work("tune_memory", &model::GpuWork::memory_bytes, 1e9);
   return section("tune_before_after", table, style);
 }
 
@@ -76,16 +86,20 @@ std::string kept_table(const model::Tuning& tuning, const Style& style) {
                           {"", Align::right},
                           {say("tune_gain", style), Align::right},
                           {say("tune_expected", style), Align::right},
+                          {say("tune_more_watts", style), Align::right},
                           {say("tune_paid", style), Align::right},
                           {"", Align::left, true}});
   for (const auto& tried : kept) {
     const auto paid = tried.steps_to_pay();
-    table.row({{tried.fix.id},
-               {plain_symbols(style, factor(tried.speedup().value_or(1)))},
-               {figure(gain_ms(tried))},
-               {tried.predicted_ms ? figure(*tried.predicted_ms) : ""},
-               {paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : ""},
-               {plain_symbols(style, title_of(tried.fix.id, style.language)), Ink::dim}});
+    table.row(
+        {{tried.fix.id},
+         {plain_symbols(style, factor(tried.speedup().value_or(1)))},
+         {figure(gain_ms(tried))},
+         {tried.predicted_ms ? figure(*tried.predicted_ms) : ""},
+         {tried.before_watts && tried.after_watts ? fmt::format("{:+.0f}", *tried.after_watts - *tried.before_watts)
+                                                  : ""},
+         {paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : ""},
+         {plain_symbols(style, title_of(tried.fix.id, style.language)), Ink::dim}});
   }
   return section("tune_kept", table, style);
 }

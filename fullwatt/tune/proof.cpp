@@ -78,6 +78,24 @@ model::SpeedProof prove_speed(std::span<const Pair> pairs) {
   return proof;
 }
 
+std::pair<model::GpuWork, model::GpuWork> gpu_work(std::span<const Pair> pairs) {
+  const auto mean = [&](const model::Trial Pair::* side) {
+    model::GpuWork work;
+    for (auto figure : {&model::GpuWork::watts, &model::GpuWork::utilization_percent, &model::GpuWork::memory_bytes}) {
+      double sum = 0;
+      int count = 0;
+      for (const auto& pair : pairs) {
+        const auto& value = (pair.*side).gpu.*figure;
+        sum += value.value_or(0);
+        count += value ? 1 : 0;
+      }
+      if (count > 0) work.*figure = sum / count;
+    }
+    return work;
+  };
+  return {mean(&Pair::first), mean(&Pair::second)};
+}
+
 model::LossProof prove_losses(std::span<const Pair> pairs) {
   model::LossProof proof;
   std::size_t steps = SIZE_MAX;

@@ -14,6 +14,9 @@ using Pair = std::pair<model::Trial, model::Trial>;
 /// do not count.
 model::SpeedProof prove_speed(std::span<const Pair> pairs);
 
+/// How hard the GPU worked in the trials without the plan and in those with it: the means.
+std::pair<model::GpuWork, model::GpuWork> gpu_work(std::span<const Pair> pairs);
+
 /// Compares the mean loss of the last half of the steps, pair by pair.
 model::LossProof prove_losses(std::span<const Pair> pairs);
 

@@ -61,8 +61,10 @@ class Search {
       return false;
     }
     found_.after_ms = mean_ms(trial);
+    found_.gpu_after = trial.gpu;
     if (round == 0) {
       found_.before_ms = found_.after_ms;
+      found_.gpu_before = trial.gpu;
       found_.samples_per_step = trial.samples_per_step;
     }
     return true;
@@ -115,8 +117,11 @@ class Search {
     if (!tried.reason.empty()) return;
     tried.before_ms = found_.after_ms;
     tried.after_ms = mean_ms(trial);
+    tried.before_watts = found_.gpu_after.watts;
+    tried.after_watts = trial.gpu.watts;
     if (const auto once = trial.once_s.find(tried.fix.id); once != trial.once_s.end()) tried.once_s = once->second;
     tried.kept = *tried.speedup() >= kLeastSpeedup;
+    if (tried.kept) found_.gpu_after = trial.gpu;
     if (!tried.kept) tried.reason = "not faster beyond noise";
   }
 

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/facts.hpp"
 #include "fullwatt/explain/steps.hpp"
 #include "fullwatt/explain/summary.hpp"
+#include "fullwatt/explain/trained_gpu.hpp"
 #include "fullwatt/record/run_folder.hpp"
+#include "fullwatt/record/sampler.hpp"
 #include "fullwatt/tune/plan_file.hpp"
 #include "fullwatt/tune/supervise.hpp"
 
@@ -58,6 +62,20 @@ std::string failure_of(const base::ChildResult& ended) {
   return {};
 }
 
+/// A mean that may be of nothing.
+class Mean {
+ public:
+  void add(double value) {
+    sum_ += value;
+    ++count_;
+  }
+  std::optional<double> value() const { return count_ > 0 ? std::optional(sum_ / count_) : std::nullopt; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
 /// The process that trained: of several the first rank.
 const model::TrainingProcess* trainer_of(const model::Run& run) {
   const auto found = std::ranges::find_if(run.processes, [](const auto& process) {
@@ -83,7 +101,26 @@ std::vector<model::Turn> turns_of(const explain::ProcessFacts& facts) {
   return turns;
 }
 
-void measure(const model::TrainingProcess& trainer, model::Trial& trial) {
+/// The figures of the GPU that was trained on, between two moments.
+model::GpuWork work_between(const model::Run& run, const explain::ProcessFacts& facts, std::uint64_t from,
+                            std::uint64_t to) {
+  const auto gpu = explain::find_trained_gpu(run, facts, {});
+  Mean watts;
+  Mean utilization;
+  model::GpuWork work;
+  for (const auto& sample : run.gpu_samples) {
+    if (sample.gpu != gpu.run_index || sample.at_ns < from || sample.at_ns > to) continue;
+    if (sample.power_w) watts.add(*sample.power_w);
+    if (sample.utilization_percent) utilization.add(*sample.utilization_percent);
+    if (sample.memory_used_bytes)
+      work.memory_bytes = std::max(work.memory_bytes.value_or(0), static_cast<double>(*sample.memory_used_bytes));
+  }
+  work.watts = watts.value();
+  work.utilization_percent = utilization.value();
+  return work;
+}
+
+void measure(const model::Run& run, const model::TrainingProcess& trainer, model::Trial& trial) {
   const auto steps = explain::find_steps(trainer);
   for (const auto place : steps.plain) {
     if (steps.all[place].number > kWarmUp) trial.step_ms.push_back(steps.all[place].ms());
@@ -91,6 +128,8 @@ void measure(const model::TrainingProcess& trainer, model::Trial& trial) {
   trial.samples_per_step = steps.samples;
   trial.losses = losses_by_step(trainer);
   const auto facts = explain::parse_facts(trainer);
+  if (steps.known())
+    trial.gpu = work_between(run, facts, steps.all[steps.plain.front()].start_ns, steps.all[steps.plain.back()].end_ns);
   trial.fixes = explain::fixes_of(facts);
   trial.turns = turns_of(facts);
   for (const auto& fix : facts.fixes) {
@@ -116,7 +155,9 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   options.argv.insert(options.argv.end(), setup.command.begin(), setup.command.end());
   options.environment = environment_for(setup, request, trial.folder);
   options.limit = request.limit + std::chrono::seconds(10);
+  record::Sampler sampler(::getpid(), trial.folder + "/samples.fw");  // the trial's processes descend from this one
   const auto ended = base::run_child(options);
+  sampler.stop();
   fs::remove_all(scratch, error);
   if (!ended) {
     trial.failure = ended.error().message;
@@ -129,11 +170,13 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   model::RunInfo info;
   info.command = setup.command;
   info.seconds = trial.seconds;
+  info.gpus = sampler.status().gpus;
+  info.sampler = sampler.status().reason;
   if (const auto written = record::write_info(trial.folder, info); !written) trial.failure = written.error().message;
   const auto run = record::read_run(trial.folder, remarks);
   const auto* trainer = run ? trainer_of(*run) : nullptr;
   if (trainer != nullptr) {
-    measure(*trainer, trial);
+    measure(*run, *trainer, trial);
   } else if (trial.failure.empty()) {
     trial.failure = "it made no training step";
   }

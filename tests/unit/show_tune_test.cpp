@@ -24,6 +24,8 @@ model::Tuning sample() {
   cache.before_ms = 40;
   cache.after_ms = 10;
   cache.once_s = 60;
+  cache.before_watts = 120;
+  cache.after_watts = 410;
   model::TriedFix bf16;
   bf16.fix = {"bf16", {}, 1.25};
   bf16.kept = true;
@@ -39,6 +41,8 @@ model::Tuning sample() {
   tuning.before_ms = 40;
   tuning.after_ms = 8;
   tuning.samples_per_step = 32;
+  tuning.gpu_before = {118, 24, 3.2e9};
+  tuning.gpu_after = {438, 93, std::nullopt};
   tuning.speed = {4.9, 4.7, 5.1, 5};
   tuning.loss = {.verdict = model::LossProof::Verdict::not_worse, .margin = 0.1, .pairs = 5, .steps = 100};
   return tuning;
@@ -46,9 +50,16 @@ model::Tuning sample() {
 
 TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   const auto text = tune_text(sample(), Style{});
-  for (const auto* part : {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster"})
+  for (const auto* part : {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster",
+                           "watts", "118", "438", "GPU utilisation %", "93", "3.2", "–", "+290"})
     EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
   EXPECT_LT(text.find("sample-cache"), text.find("bf16")) << "what gives most comes first";
+}
+
+TEST(TuneTextTest, WithoutAGpuNothingIsSaidOfOne) {
+  auto tuning = sample();
+  tuning.gpu_before = tuning.gpu_after = {};
+  EXPECT_FALSE(contains(tune_text(tuning, Style{}), "watts"));
 }
 
 TEST(TuneTextTest, WhoeverStopsGetsTheBestSoFarAndIsToldThatItIsNotProved) {
@@ -87,6 +98,7 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   same(json["tried"][1], parts["tried"]["items"]);
   same(json["speed"], parts["speed"]);
   same(json["loss"], parts["loss"]);
+  same(json["gpu_before"], schema["$defs"]["work"]);
   EXPECT_EQ(json["loss"]["verdict"], "not-worse");
   EXPECT_EQ(json["proved"], true);
 }

@@ -86,5 +86,16 @@ TEST(TuneProofTest, WithoutLossesNothingIsSaid) {
   EXPECT_FALSE(prove_losses(pairs).reason.empty());
 }
 
+TEST(TuneProofTest, TheWorkOfTheGpuIsTheMeanOfThePairsThatKnowIt) {
+  std::vector<Pair> pairs(3);
+  pairs[0].first.gpu.watts = 100;
+  pairs[1].first.gpu.watts = 140;
+  pairs[2].second.gpu.utilization_percent = 90;
+  const auto [before, after] = gpu_work(pairs);
+  EXPECT_NEAR(*before.watts, 120, 1e-9);
+  EXPECT_FALSE(before.utilization_percent || after.watts);
+  EXPECT_NEAR(*after.utilization_percent, 90, 1e-9);
+}
+
 }  // namespace
 }  // namespace fullwatt::tune
