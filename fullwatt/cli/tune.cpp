@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <tuple>
 
 #include "catalog/fixes.hpp"
@@ -21,7 +23,9 @@
 #include "fullwatt/tune/candidates.hpp"
 #include "fullwatt/tune/plan_file.hpp"
 #include "fullwatt/tune/proof.hpp"
+#include "fullwatt/tune/python_source.hpp"
 #include "fullwatt/tune/search.hpp"
+#include "fullwatt/tune/source_patch.hpp"
 #include "fullwatt/tune/trial.hpp"
 
 namespace fullwatt::cli {
@@ -61,6 +65,7 @@ struct TuneOptions {
   double minutes = 5;
   bool exact = false;
   bool json = false;
+  bool write = false;
   std::vector<std::string> skip;
 };
 
@@ -97,6 +102,20 @@ std::uint64_t free_memory() {
   return 0;
 }
 
+std::optional<std::string> read_source(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return file ? std::optional(text.str()) : std::nullopt;
+}
+
+/// The first file of the command that looks like a program in Python.
+std::string main_script(const std::vector<std::string>& command) {
+  const auto found = std::ranges::find_if(
+      command, [](const auto& word) { return word.ends_with(".py") && fs::is_regular_file(word); });
+  return found != command.end() ? fs::absolute(*found).lexically_normal().string() : std::string();
+}
+
 /// One session of tuning: everything that starts the program.
 class Tuner {
  public:
@@ -108,6 +127,11 @@ class Tuner {
     setup_.environment = [agent, environment = base::current_environment()](const std::string& folder) {
       return with_agent(environment, agent, folder);
     };
+  }
+
+  /// The plan in the user's own source.
+  tune::PatchedSource in_source(const model::Plan& plan) const {
+    return tune::patch_source(plan, plain_facts_, main_script(options_.command), read_source);
   }
 
   model::Tuning tune() {
@@ -163,6 +187,7 @@ class Tuner {
     if (!explained || explained->run.processes.empty()) return found;
     say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
     const auto facts = explain::parse_facts(explained->run.processes.front());
+    if (plan.fixes.empty()) plain_facts_ = facts;
     found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
     std::erase_if(found.candidates, [&](const auto& candidate) {
       return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
@@ -223,6 +248,7 @@ class Tuner {
   Workplace work_;
   tune::TrialSetup setup_;
   Clock::time_point started_;
+  explain::ProcessFacts plain_facts_;  ///< of the program without any fix
   int number_ = 0;
   double last_seconds_ = 0;
   double step_ms_ = 0;
@@ -230,13 +256,28 @@ class Tuner {
   milliseconds limit_{0};
 };
 
+/// The originals stay beside the files.
+int write_source(const tune::PatchedSource& patched) {
+  if (patched.files.empty()) fmt::print(stderr, "fullwatt: none of these fixes can be written into the source\n");
+  for (const auto& patch : patched.files) {
+    const auto backup = tune::write_patch(patch);
+    if (!backup) return report(backup.error());
+    fmt::print(stderr, "fullwatt: {} is changed; the original is {}\n", patch.file, *backup);
+  }
+  return kOk;
+}
+
 int run_tune(const TuneOptions& options, const Common& common) {
   const auto agent = find_agent(base::current_environment());
   if (!agent) return report(agent.error(), kNotExamined);
   const auto style = error_style(common);
   std::signal(SIGINT, interrupt);
   Tuner tuner(options, *agent, style);
-  const auto tuning = tuner.tune();
+  auto tuning = tuner.tune();
+  const auto patched = tuner.in_source(tuning.plan);
+  for (const auto& patch : patched.files)
+    tuning.source.push_back({patch.file, tune::unified_diff(patch.file, patch.before, patch.after)});
+  tuning.in_source = patched.written;
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   if (!tuning.failure.empty()) return kNotExamined;
   if (!tuning.is_proved() && (!tuning.interrupted || tuning.plan.fixes.empty())) return kOk;
@@ -248,7 +289,7 @@ int run_tune(const TuneOptions& options, const Common& common) {
     return report(
         {base::Error::Kind::unavailable, options.output + " cannot be written", "Give another path with --output."});
   fmt::print(stderr, "fullwatt run --fix {} -- {}\n", options.output, base::join(options.command, " "));
-  return kOk;
+  return options.write && tuning.is_proved() ? write_source(patched) : kOk;
 }
 
 }  // namespace
@@ -267,6 +308,7 @@ void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--json", options->json, "Machine-readable answer (docs/tune.schema.json)");
+  command->add_flag("--write", options->write, "Change the program's own source, too; originals are kept");
   command->add_flag("--exact", options->exact, "Only fixes that leave the results as they are");
   command->add_option("--skip", options->skip, "Fixes that are not wanted, such as compile");
   command->callback([options, &user_command, &common, &result] {

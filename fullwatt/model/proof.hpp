@@ -126,6 +126,17 @@ struct TriedFix {
   }
 };
 
+/// What would be changed in a file of the user's, as `diff -u` writes it.
+struct SourceDiff {
+  std::string file;
+  std::string diff;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("file", self.file);
+    visit("diff", self.diff);
+  }
+};
+
 /// The answer of `tune`: the plan, how it was found, and the proof.
 struct Tuning {
   static constexpr int kSchemaVersion = 1;
@@ -141,6 +152,8 @@ struct Tuning {
   bool interrupted = false;  ///< by the user, who gets the best so far
   SpeedProof speed;
   LossProof loss;
+  std::vector<SourceDiff> source;      ///< the plan written into the user's own files, as far as that is possible
+  std::vector<std::string> in_source;  ///< fixes that are in it
 
   static void fields(auto& self, auto&& visit) {
     visit("plan", self.plan);
@@ -154,6 +167,8 @@ struct Tuning {
     visit("interrupted", self.interrupted);
     visit("speed", self.speed);
     visit("loss", self.loss);
+    visit("source", self.source);
+    visit("in_source", self.in_source);
   }
 
   bool is_proved() const { return speed.is_faster() && loss.verdict == LossProof::Verdict::not_worse; }

@@ -115,6 +115,25 @@ std::string dropped_table(const model::Tuning& tuning, const Style& style) {
   return table.empty() ? std::string() : section("tune_dropped", table, style);
 }
 
+/// The plan in the user's own files, and what is left for them to write.
+std::string in_source(const model::Tuning& tuning, const Style& style) {
+  if (tuning.source.empty()) return {};
+  std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_source", style)));
+  for (const auto& file : tuning.source) {
+    for (const auto& line : base::split(file.diff, '\n')) {
+      if (line.empty()) continue;
+      const auto ink = line[0] == '+' ? Ink::green : line[0] == '-' ? Ink::red : Ink::dim;
+      out += "  " + paint(style, ink, base::printable(line, 300)) + "\n";
+    }
+  }
+  std::vector<std::string> rest;
+  for (const auto& fix : tuning.plan.fixes) {
+    if (std::ranges::find(tuning.in_source, fix.id) == tuning.in_source.end()) rest.push_back(fix.id);
+  }
+  if (!rest.empty()) out += "  " + say("tune_by_hand", style, {{"value", base::join(rest, ", ")}}) + "\n";
+  return out;
+}
+
 }  // namespace
 
 std::string candidate_line(const model::TriedFix& fix, const Style& style) {
@@ -163,6 +182,7 @@ std::string tune_text(const model::Tuning& tuning, const Style& style) {
     out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
     out += "  " + speed_line(tuning.speed, style) + "\n  " + loss_line(tuning.loss, style) + "\n";
   }
+  out += in_source(tuning, style);
   const auto* verdict = tuning.is_proved()   ? "tune_proved"
                         : tuning.interrupted ? "tune_interrupted"
                                              : "tune_not_proved";

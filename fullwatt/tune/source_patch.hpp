@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fullwatt/base/error.hpp"
+#include "fullwatt/explain/facts.hpp"
+#include "fullwatt/model/plan.hpp"
+
+/// The fixes of a plan, written into the user's own source where a line for them is certain: arguments of loaders and
+/// optimisers at the places where the program makes them, settings of torch below the imports of the script.
+namespace fullwatt::tune {
+
+struct SourcePatch {
+  std::string file;
+  std::string before;
+  std::string after;
+};
+
+struct PatchedSource {
+  std::vector<SourcePatch> files;
+  std::vector<std::string> written;  ///< fixes that are in them
+};
+
+using ReadSource = std::function<std::optional<std::string>(const std::string& file)>;
+
+/// `script` is the program's main file; empty where it is not known.
+PatchedSource patch_source(const model::Plan& plan, const explain::ProcessFacts& facts, const std::string& script,
+                           const ReadSource& read);
+
+/// Replaces the file, and keeps the original beside it; gives the original's new name. Fails where the file is no
+/// longer what the patch was made for.
+base::Result<std::string> write_patch(const SourcePatch& patch);
+
+}  // namespace fullwatt::tune
