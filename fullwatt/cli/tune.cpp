@@ -20,6 +20,7 @@
 #include "fullwatt/explain/facts.hpp"
 #include "fullwatt/show/tune_json.hpp"
 #include "fullwatt/show/tune_text.hpp"
+#include "fullwatt/tune/advice.hpp"
 #include "fullwatt/tune/candidates.hpp"
 #include "fullwatt/tune/plan_file.hpp"
 #include "fullwatt/tune/proof.hpp"
@@ -151,6 +152,7 @@ class Tuner {
                      {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
                       .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }});
     tuning.plan.made_for = first.target;
+    tuning.advice = advice_;
     if (tuning.failure.empty() && !tuning.plan.fixes.empty() && is_interrupted == 0) prove(tuning);
     tuning.interrupted = is_interrupted != 0;
     return tuning;
@@ -188,6 +190,7 @@ class Tuner {
     say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
     const auto facts = explain::parse_facts(explained->run.processes.front());
     if (plan.fixes.empty()) plain_facts_ = facts;
+    advice_ = tune::advice(explained->explanation);
     found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
     std::erase_if(found.candidates, [&](const auto& candidate) {
       return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
@@ -248,6 +251,7 @@ class Tuner {
   Workplace work_;
   tune::TrialSetup setup_;
   Clock::time_point started_;
+  std::vector<model::Advice> advice_;  ///< from the newest look
   explain::ProcessFacts plain_facts_;  ///< of the program without any fix
   int number_ = 0;
   double last_seconds_ = 0;

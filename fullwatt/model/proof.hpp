@@ -137,6 +137,17 @@ struct SourceDiff {
   }
 };
 
+/// What else could use a card that stays idle; its words are the label tune_advice_ and the id.
+struct Advice {
+  std::string id;
+  std::map<std::string, std::string> facts;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("id", self.id);
+    visit("facts", self.facts);
+  }
+};
+
 /// The answer of `tune`: the plan, how it was found, and the proof.
 struct Tuning {
   static constexpr int kSchemaVersion = 1;
@@ -154,6 +165,7 @@ struct Tuning {
   LossProof loss;
   std::vector<SourceDiff> source;      ///< the plan written into the user's own files, as far as that is possible
   std::vector<std::string> in_source;  ///< fixes that are in it
+  std::vector<Advice> advice;
 
   static void fields(auto& self, auto&& visit) {
     visit("plan", self.plan);
@@ -169,6 +181,7 @@ struct Tuning {
     visit("loss", self.loss);
     visit("source", self.source);
     visit("in_source", self.in_source);
+    visit("advice", self.advice);
   }
 
   bool is_proved() const { return speed.is_faster() && loss.verdict == LossProof::Verdict::not_worse; }

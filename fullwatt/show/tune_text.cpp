@@ -134,6 +134,15 @@ std::string in_source(const model::Tuning& tuning, const Style& style) {
   return out;
 }
 
+std::string what_is_left(const model::Tuning& tuning, const Style& style) {
+  if (tuning.advice.empty()) return {};
+  std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_idle", style)));
+  for (const auto& advice : tuning.advice) {
+    out += "  " + say("tune_advice_" + advice.id, style, advice.facts) + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string candidate_line(const model::TriedFix& fix, const Style& style) {
@@ -176,13 +185,14 @@ std::vector<std::string> evidence(const model::Tuning& tuning) {
 std::string tune_text(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty())
     return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}}) + "\n";
-  if (tuning.plan.fixes.empty()) return say("tune_nothing", style) + "\n";
+  if (tuning.plan.fixes.empty()) return say("tune_nothing", style) + "\n" + what_is_left(tuning, style);
   std::string out = before_and_after(tuning, style) + kept_table(tuning, style) + dropped_table(tuning, style);
   if (tuning.speed.pairs > 0) {
     out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
     out += "  " + speed_line(tuning.speed, style) + "\n  " + loss_line(tuning.loss, style) + "\n";
   }
   out += in_source(tuning, style);
+  out += what_is_left(tuning, style);
   const auto* verdict = tuning.is_proved()   ? "tune_proved"
                         : tuning.interrupted ? "tune_interrupted"
                                              : "tune_not_proved";

@@ -45,6 +45,7 @@ model::Tuning sample() {
   tuning.gpu_after = {438, 93, std::nullopt};
   tuning.source = {{"train.py", "--- train.py\n+++ train.py\n@@ -1,1 +1,1 @@\n-a\n+b\n"}};
   tuning.in_source = {"bf16"};
+  tuning.advice = {{"several", {{"share", "25 %"}, {"value", "3.0"}, {"limit", "24"}, {"count", "4"}}}};
   tuning.speed = {4.9, 4.7, 5.1, 5};
   tuning.loss = {.verdict = model::LossProof::Verdict::not_worse, .margin = 0.1, .pairs = 5, .steps = 100};
   return tuning;
@@ -52,9 +53,9 @@ model::Tuning sample() {
 
 TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   const auto text = tune_text(sample(), Style{});
-  for (const auto* part :
-       {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster", "watts", "118", "438",
-        "GPU utilisation %", "93", "3.2", "–", "+290", "  -a\n  +b\n", "by hand: sample-cache;"})
+  for (const auto* part : {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster",
+                           "watts", "118", "438", "GPU utilisation %", "93", "3.2", "–", "+290", "  -a\n  +b\n",
+                           "by hand: sample-cache;", "busy 25 % of the time and uses 3.0 of 24 GiB: 4 such trainings"})
     EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
   EXPECT_LT(text.find("sample-cache"), text.find("bf16")) << "what gives most comes first";
 }
@@ -102,6 +103,7 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   same(json["speed"], parts["speed"]);
   same(json["loss"], parts["loss"]);
   same(json["source"][0], parts["source"]["items"]);
+  same(json["advice"][0], parts["advice"]["items"]);
   same(json["gpu_before"], schema["$defs"]["work"]);
   EXPECT_EQ(json["loss"]["verdict"], "not-worse");
   EXPECT_EQ(json["proved"], true);
