@@ -49,8 +49,9 @@ struct Trial {
   std::map<std::string, double> once_s;  ///< by fix: what it takes at the beginning
   double samples_per_step = 0;
   GpuWork gpu;
-  double seconds = 0;  ///< of the whole start
-  std::string folder;  ///< its run folder
+  double host_memory_bytes = 0;  ///< at most, of the training's processes
+  double seconds = 0;            ///< of the whole start
+  std::string folder;            ///< its run folder
 };
 
 /// How many times as fast, with the interval that holds it in 95 of 100 cases.

@@ -117,7 +117,7 @@ std::string dropped_table(const model::Tuning& tuning, const Style& style) {
 
 /// The plan in the user's own files, and what is left for them to write.
 std::string in_source(const model::Tuning& tuning, const Style& style) {
-  if (tuning.source.empty()) return {};
+  if (tuning.source.empty() || !tuning.is_proved()) return {};
   std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_source", style)));
   for (const auto& file : tuning.source) {
     for (const auto& line : base::split(file.diff, '\n')) {

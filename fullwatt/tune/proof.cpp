@@ -44,8 +44,22 @@ bool is_measured(const model::Trial& trial) {
   return trial.failure.empty() && trial.step_ms.size() >= kLeastSteps && mean(trial.step_ms) > 0;
 }
 
+/// How many steps of one trial have as many samples as a step of another: 1 unless the plan changes the batch.
+double steps_for_one(const model::Trial& trial, const model::Trial& other) {
+  constexpr double kSame = 0.05;  // the last batch of an epoch may be a smaller one
+  if (trial.samples_per_step <= 0 || other.samples_per_step <= 0) return 1;
+  const auto ratio = other.samples_per_step / trial.samples_per_step;
+  return std::abs(ratio - 1) < kSame ? 1 : ratio;
+}
+
 double last_loss(const std::vector<double>& losses, std::size_t steps) {
   return mean(std::span(losses).subspan(steps / 2, steps - steps / 2));
+}
+
+/// How many steps of a trial have seen as many samples as the first `steps` of another.
+std::size_t as_many_samples(const model::Trial& trial, const model::Trial& other, std::size_t steps) {
+  const auto wanted = static_cast<std::size_t>(std::llround(static_cast<double>(steps) * steps_for_one(trial, other)));
+  return std::min(std::max<std::size_t>(wanted, 1), trial.losses.size());
 }
 
 /// The last losses without the plan, and how much higher those with it are.
@@ -65,7 +79,7 @@ model::SpeedProof prove_speed(std::span<const Pair> pairs) {
   std::vector<double> ratios;  // their logarithms: twice as fast and half as fast cancel out
   for (const auto& [before, after] : pairs) {
     if (is_measured(before) && is_measured(after))
-      ratios.push_back(std::log(mean(before.step_ms) / mean(after.step_ms)));
+      ratios.push_back(std::log(mean(before.step_ms) * steps_for_one(before, after) / mean(after.step_ms)));
   }
   model::SpeedProof proof;
   proof.pairs = static_cast<int>(ratios.size());
@@ -76,6 +90,18 @@ model::SpeedProof prove_speed(std::span<const Pair> pairs) {
   proof.low = std::exp(mean(ratios) - half);
   proof.high = std::exp(mean(ratios) + half);
   return proof;
+}
+
+std::optional<std::pair<double, double>> step_ms(std::span<const Pair> pairs) {
+  std::vector<double> without;
+  std::vector<double> with;
+  for (const auto& [before, after] : pairs) {
+    if (!is_measured(before) || !is_measured(after)) continue;
+    without.push_back(mean(before.step_ms));
+    with.push_back(mean(after.step_ms) * steps_for_one(after, before));
+  }
+  if (without.empty()) return std::nullopt;
+  return std::pair(mean(without), mean(with));
 }
 
 std::pair<model::GpuWork, model::GpuWork> gpu_work(std::span<const Pair> pairs) {
@@ -101,7 +127,7 @@ model::LossProof prove_losses(std::span<const Pair> pairs) {
   std::size_t steps = SIZE_MAX;
   for (const auto& [before, after] : pairs) {
     if (before.failure.empty() && after.failure.empty())
-      steps = std::min({steps, before.losses.size(), after.losses.size()});
+      steps = std::min({steps, before.losses.size(), as_many_samples(before, after, after.losses.size())});
   }
   if (steps == SIZE_MAX || steps < 2) {
     proof.reason = "no losses were seen";
@@ -114,7 +140,8 @@ model::LossProof prove_losses(std::span<const Pair> pairs) {
   for (const auto& [before, after] : pairs) {
     if (!before.failure.empty() || !after.failure.empty()) continue;
     const auto without = last_loss(before.losses, steps);
-    const auto with = last_loss(after.losses, steps);
+    if (after.losses.empty()) continue;
+    const auto with = last_loss(after.losses, as_many_samples(after, before, steps));
     if (!std::isfinite(without)) continue;
     broke = broke || !std::isfinite(with);
     befores.push_back(without);

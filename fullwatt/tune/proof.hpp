@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -14,10 +15,14 @@ using Pair = std::pair<model::Trial, model::Trial>;
 /// do not count.
 model::SpeedProof prove_speed(std::span<const Pair> pairs);
 
+/// A step without the plan and with it, in milliseconds: the means. Where the plan changes the batch, as many samples
+/// as a step had before. Nothing where no pair was measured.
+std::optional<std::pair<double, double>> step_ms(std::span<const Pair> pairs);
+
 /// How hard the GPU worked in the trials without the plan and in those with it: the means.
 std::pair<model::GpuWork, model::GpuWork> gpu_work(std::span<const Pair> pairs);
 
-/// Compares the mean loss of the last half of the steps, pair by pair.
+/// Compares the mean loss of the last half of the steps, pair by pair, after the same number of samples.
 model::LossProof prove_losses(std::span<const Pair> pairs);
 
 }  // namespace fullwatt::tune

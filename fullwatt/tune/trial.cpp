@@ -130,6 +130,8 @@ void measure(const model::Run& run, const model::TrainingProcess& trainer, model
   const auto facts = explain::parse_facts(trainer);
   if (steps.known())
     trial.gpu = work_between(run, facts, steps.all[steps.plain.front()].start_ns, steps.all[steps.plain.back()].end_ns);
+  for (const auto& sample : run.host_samples)
+    trial.host_memory_bytes = std::max(trial.host_memory_bytes, static_cast<double>(sample.training_rss_bytes));
   trial.fixes = explain::fixes_of(facts);
   trial.turns = turns_of(facts);
   for (const auto& fix : facts.fixes) {

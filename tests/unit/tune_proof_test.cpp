@@ -86,6 +86,22 @@ TEST(TuneProofTest, WithoutLossesNothingIsSaid) {
   EXPECT_FALSE(prove_losses(pairs).reason.empty());
 }
 
+TEST(TuneProofTest, LargerBatchesAreComparedByTheSample) {
+  Pair pair;
+  pair.first.samples_per_step = 16;
+  pair.first.step_ms.assign(10, 2.0);
+  pair.first.losses.assign(40, 1.0);
+  pair.second.samples_per_step = 64;
+  pair.second.step_ms.assign(10, 4.0);
+  pair.second.losses.assign(10, 3.0);
+  const std::vector<Pair> pairs(3, pair);
+  EXPECT_NEAR(prove_speed(pairs).speedup, 2, 1e-9);
+  EXPECT_NEAR(step_ms(pairs)->second, 1, 1e-9) << "for 16 samples";
+  const auto loss = prove_losses(pairs);
+  EXPECT_EQ(loss.steps, 40U);
+  EXPECT_NEAR(loss.difference, 2, 1e-9);
+}
+
 TEST(TuneProofTest, TheWorkOfTheGpuIsTheMeanOfThePairsThatKnowIt) {
   std::vector<Pair> pairs(3);
   pairs[0].first.gpu.watts = 100;

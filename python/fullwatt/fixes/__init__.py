@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import cache, collector, copies, graphs, loaders, models, optimizers, switches
+from . import batch, cache, collector, copies, graphs, loaders, models, optimizers, switches
 from .report import Report
 from .target import Target
 
@@ -28,6 +28,7 @@ FIXES = {
     "loader-prefetch": loaders.prefetch,
     "loader-persistent": loaders.persistent,
     "non-blocking": copies.non_blocking,
+    "batch-size": batch.batch_size,
 }
 
 

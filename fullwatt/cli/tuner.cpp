@@ -1,0 +1,264 @@
+#include "fullwatt/cli/tuner.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <tuple>
+
+#include "catalog/fixes.hpp"
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "fullwatt/cli/run_report.hpp"
+#include "fullwatt/show/tune_text.hpp"
+#include "fullwatt/tune/advice.hpp"
+#include "fullwatt/tune/candidates.hpp"
+
+namespace fullwatt::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kFirstSteps = 40;  ///< of the first start, which tells how long steps are
+constexpr double kMeasuredMs = 4000;       ///< of steps in a trial
+constexpr double kExplainedMs = 12000;     ///< of steps in the start that is explained
+constexpr std::uint64_t kMostSteps = 2000;
+constexpr milliseconds kFirstLimit{120000};
+constexpr milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
+constexpr int kMostStarts = 12;              ///< to find the plan
+constexpr double kTurnMs = 250;              ///< half of a pair
+constexpr std::uint64_t kLeastTurn = 4;
+constexpr std::uint64_t kMostTurn = 50;
+constexpr std::uint64_t kTurnMargin = 5;  ///< steps beside those that are measured
+constexpr int kPairs = 5;
+constexpr int kFewPairs = 3;
+constexpr double kLongStepMs = 100;
+
+volatile std::sig_atomic_t interrupts = 0;
+
+void interrupt(int signal) {
+  interrupts = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+int usable_cpus() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::optional<std::string> read_source(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return file ? std::optional(text.str()) : std::nullopt;
+}
+
+/// The first file of the command that looks like a program in Python.
+std::string main_script(const std::vector<std::string>& command) {
+  const auto found = std::ranges::find_if(
+      command, [](const auto& word) { return word.ends_with(".py") && fs::is_regular_file(word); });
+  return found != command.end() ? fs::absolute(*found).lexically_normal().string() : std::string();
+}
+
+/// Whether the plan has the fix, or one that it cannot stand beside.
+bool is_settled(const model::Plan& plan, const std::string& id) {
+  return std::ranges::any_of(plan.fixes,
+                             [&](const auto& fix) { return fix.id == id || catalog::exclude_each_other(fix.id, id); });
+}
+
+/// Takes the fixes of a class out of the plan; whether there were any.
+bool drop(model::Tuning& tuning, catalog::FixClass kind, const std::string& reason) {
+  const auto is_one = [&](const std::string& id) { return catalog::find_fix(id)->kind == kind; };
+  for (auto& tried : tuning.tried) {
+    if (!tried.kept || !is_one(tried.fix.id)) continue;
+    tried.kept = false;
+    tried.reason = reason;
+  }
+  return std::erase_if(tuning.plan.fixes, [&](const auto& fix) { return is_one(fix.id); }) > 0;
+}
+
+}  // namespace
+
+bool is_interrupted() {
+  return interrupts != 0;
+}
+
+void listen_to_interrupts() {
+  std::signal(SIGINT, interrupt);
+}
+
+std::uint64_t free_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  for (std::uint64_t kibibytes = 0; file >> name >> kibibytes; file.ignore(64, '\n')) {
+    if (name == "MemAvailable:") return kibibytes << 10U;
+  }
+  return 0;
+}
+
+Workplace::Workplace() {
+  auto name = (fs::temp_directory_path() / "fullwatt-tune-XXXXXX").string();
+  if (::mkdtemp(name.data()) != nullptr) path_ = name;
+}
+
+Workplace::~Workplace() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::Style& style)
+    : options_(options), style_(style), started_(Clock::now()) {
+  setup_.program = base::own_executable();
+  setup_.command = options.command;
+  setup_.folder = work_.path();
+  setup_.environment = [agent, environment = base::current_environment()](const std::string& folder) {
+    return with_agent(environment, agent, folder);
+  };
+}
+
+tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
+  return tune::patch_source(plan, plain_facts_, main_script(options_.command), read_source);
+}
+
+model::Tuning Tuner::tune() {
+  model::Tuning tuning;
+  const auto first = start({.steps = kFirstSteps, .limit = kFirstLimit});
+  if (!first.failure.empty()) {
+    tuning.failure = first.failure;
+    return tuning;
+  }
+  learn(first);
+  tuning = tune::search(
+      {.look = [&](const auto& plan) { return look(plan); },
+       .measure = [&](const auto& plan) { return measure(plan); },
+       .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
+      {.starts = kMostStarts - number_, .is_over = [&] { return is_interrupted() || minutes() > options_.minutes; }},
+      {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
+       .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }});
+  tuning.plan.made_for = first.target;
+  tuning.advice = advice_;
+  const bool may_grow = std::ranges::find(options_.allow, "batch") != options_.allow.end();
+  if (may_grow && tuning.failure.empty() && !is_interrupted()) try_batches(tuning);
+  if (tuning.failure.empty() && !tuning.plan.fixes.empty() && !is_interrupted()) prove(tuning);
+  tuning.interrupted = is_interrupted();
+  return tuning;
+}
+
+model::Trial Tuner::start(const tune::TrialRequest& request) {
+  auto trial = tune::run_trial(setup_, request, ++number_);
+  last_seconds_ = trial.seconds;
+  return trial;
+}
+
+double Tuner::minutes() const {
+  return std::chrono::duration<double>(Clock::now() - started_).count() / 60;
+}
+
+void Tuner::say(const std::string& text) {
+  fmt::print(stderr, "fullwatt: {}\n", text);
+}
+
+void Tuner::learn(const model::Trial& first) {
+  const auto sum = std::accumulate(first.step_ms.begin(), first.step_ms.end(), 0.0);
+  step_ms_ = std::max(0.01, sum / static_cast<double>(first.step_ms.size()));
+  steps_ = steps_for(kMeasuredMs);
+  limit_ = milliseconds(static_cast<std::int64_t>(4 * (1000 * first.seconds + kMeasuredMs) + 60000));
+}
+
+std::uint64_t Tuner::steps_for(double ms) const {
+  return std::clamp(static_cast<std::uint64_t>(ms / step_ms_), kFirstSteps, kMostSteps);
+}
+
+/// Explains the program with a plan and asks which fixes make sense then.
+tune::Look Tuner::look(const model::Plan& plan) {
+  say(plan.fixes.empty() ? "looks where the time goes" : "looks again, with what was kept");
+  tune::Look found;
+  found.trial =
+      start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
+  const auto explained = explain_folder(found.trial.folder);
+  if (!explained || explained->run.processes.empty()) return found;
+  say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
+  const auto facts = explain::parse_facts(explained->run.processes.front());
+  if (plan.fixes.empty()) plain_facts_ = facts;
+  advice_ = tune::advice(explained->explanation);
+  found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
+  std::erase_if(found.candidates, [&](const auto& candidate) {
+    return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
+  });
+  return found;
+}
+
+model::Trial Tuner::measure(const model::Plan& plan) {
+  return start({.plan = plan, .steps = steps_, .limit = limit_});
+}
+
+/// Short steps take part in larger groups; where they are long, fewer pairs must do.
+model::Trial Tuner::in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
+  tune::InTurns turns{.pairs = step_ms_ > kLongStepMs ? kFewPairs : kPairs,
+                      .steps = std::clamp(static_cast<std::uint64_t>(kTurnMs / step_ms_), kLeastTurn, kMostTurn)};
+  for (const auto& fix : fixes) {
+    turns.fixes.push_back(fix.id);
+    plan.fixes.push_back(fix);
+  }
+  const auto steps = fixes.size() * static_cast<std::uint64_t>(2 * turns.pairs) * (turns.steps + kTurnMargin);
+  const milliseconds longest(static_cast<std::int64_t>(2 * static_cast<double>(steps) * step_ms_));
+  return start(
+      {.plan = plan, .steps = 2 * steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});
+}
+
+bool Tuner::is_unwanted(const std::string& id) const {
+  const auto* fix = catalog::find_fix(id);
+  return std::ranges::find(options_.skip, id) != options_.skip.end() ||
+         (options_.exact && fix->kind != catalog::FixClass::exact);
+}
+
+/// What harms the training is taken out, and the rest is proved by itself: first what makes it another training, then
+/// what rounds otherwise.
+void Tuner::prove(model::Tuning& tuning) {
+  prove_once(tuning);
+  for (const auto kind : {catalog::FixClass::training, catalog::FixClass::numeric}) {
+    const bool harms = tuning.speed.is_faster() && tuning.loss.verdict != model::LossProof::Verdict::not_worse;
+    if (!harms || is_interrupted()) return;
+    const auto reason = fmt::format("with it the loss is {}", to_string(tuning.loss.verdict));
+    if (!drop(tuning, kind, reason)) continue;
+    if (tuning.plan.fixes.empty()) return;
+    say("the loss suffers: proves the plan without what may be the cause");
+    prove_once(tuning);
+  }
+}
+
+/// Pairs with and without the plan, each pair with a seed of its own, in turning order.
+void Tuner::prove_once(model::Tuning& tuning) {
+  say(fmt::format("proves the plan: {} pairs of starts, about {:.0f} s in all", options_.seeds,
+                  2 * options_.seeds * last_seconds_));
+  const auto own =
+      plain_facts_.training_loader() != nullptr ? plain_facts_.training_loader()->batch_size.value_or(0) : 0;
+  std::vector<tune::Pair> pairs;
+  for (int seed = 0; seed < options_.seeds && !is_interrupted(); ++seed) {
+    const auto run = [&](const model::Plan& plan) {
+      // As many samples with the plan as without.
+      const auto batch = std::ranges::find(plan.fixes, "batch-size", &model::PlannedFix::id);
+      const auto steps = batch != plan.fixes.end() ? steps_ * own / std::stoull(batch->settings.at("size")) : steps_;
+      return start(
+          {.plan = plan, .steps = std::max<std::uint64_t>(kFirstSteps, steps), .seed_offset = seed, .losses = true, .limit = limit_});
+    };
+    tune::Pair pair;
+    if (seed % 2 == 0) pair.first = run({});
+    pair.second = run(tuning.plan);
+    if (seed % 2 == 1) pair.first = run({});
+    pairs.push_back(std::move(pair));
+  }
+  tuning.speed = tune::prove_speed(pairs);
+  tuning.loss = tune::prove_losses(pairs);
+  std::tie(tuning.gpu_before, tuning.gpu_after) = tune::gpu_work(pairs);
+  if (const auto steps = tune::step_ms(pairs)) std::tie(tuning.before_ms, tuning.after_ms) = *steps;
+}
+
+}  // namespace fullwatt::cli

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fullwatt/cli/agent_paths.hpp"
+#include "fullwatt/explain/facts.hpp"
+#include "fullwatt/show/style.hpp"
+#include "fullwatt/tune/proof.hpp"
+#include "fullwatt/tune/search.hpp"
+#include "fullwatt/tune/source_patch.hpp"
+#include "fullwatt/tune/trial.hpp"
+
+namespace fullwatt::cli {
+
+struct TuneOptions {
+  std::vector<std::string> command;
+  std::string output = "fullwatt-plan.yaml";
+  int seeds = 5;
+  double minutes = 5;
+  bool exact = false;
+  bool json = false;
+  bool write = false;
+  std::vector<std::string> skip;
+  std::vector<std::string> allow;
+};
+
+/// A folder of our own that goes with everything in it.
+class Workplace {
+ public:
+  Workplace();
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  ~Workplace();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// One session of tuning: everything that starts the program. The first Ctrl-C asks for the best so far.
+class Tuner {
+ public:
+  Tuner(const TuneOptions& options, const AgentPaths& agent, const show::Style& style);
+
+  model::Tuning tune();
+  /// The plan in the user's own source.
+  tune::PatchedSource in_source(const model::Plan& plan) const;
+
+ private:
+  model::Trial start(const tune::TrialRequest& request);
+  double minutes() const;
+  static void say(const std::string& text);
+
+  // Finding the plan.
+  void learn(const model::Trial& first);
+  std::uint64_t steps_for(double ms) const;
+  tune::Look look(const model::Plan& plan);
+  model::Trial measure(const model::Plan& plan);
+  model::Trial in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes);
+  bool is_unwanted(const std::string& id) const;
+
+  // A larger batch, where that is allowed: tuner_batch.cpp.
+  void try_batches(model::Tuning& tuning);
+  model::Trial measure_batch(model::Plan plan, std::uint64_t own, std::uint64_t batch);
+  model::PlannedFix batch_fix(std::uint64_t own, std::uint64_t batch) const;
+  std::uint64_t usable_memory() const;
+
+  // The proof.
+  void prove(model::Tuning& tuning);
+  void prove_once(model::Tuning& tuning);
+
+  const TuneOptions& options_;
+  const show::Style& style_;
+  Workplace work_;
+  tune::TrialSetup setup_;
+  std::chrono::steady_clock::time_point started_;
+  std::vector<model::Advice> advice_;  ///< from the newest look
+  explain::ProcessFacts plain_facts_;  ///< of the program without any fix
+  int number_ = 0;
+  double last_seconds_ = 0;
+  double step_ms_ = 0;
+  std::uint64_t steps_ = 0;
+  std::chrono::milliseconds limit_{0};
+};
+
+/// Whether the user wants the best so far.
+bool is_interrupted();
+/// From now on the first Ctrl-C says so; the second ends the program.
+void listen_to_interrupts();
+std::uint64_t free_memory();
+
+}  // namespace fullwatt::cli
