@@ -97,7 +97,8 @@ std::vector<Setting> settings_of(const model::PlannedFix& fix) {
 
 /// Whether a line of the script set it otherwise and is corrected now.
 bool correct(Sources& sources, const std::string& script, const Setting& setting) {
-  return !setting.attribute.empty() && sources.change(script, [&](const std::string& source) {
+  if (setting.attribute.empty()) return false;
+  return sources.change(script, [&](const std::string& source) {
     const auto lines = static_cast<int>(std::ranges::count(source, '\n')) + 1;
     std::optional<std::string> changed;
     for (int line = 1; line <= lines && !changed; ++line)
@@ -160,7 +161,7 @@ base::Result<std::string> write_patch(const SourcePatch& patch) {
   if (content_of(patch.file) != patch.before)
     return base::fail(base::Error::Kind::unavailable, patch.file + " has changed meanwhile; it is left as it is",
                       "Run the command again.");
-  const auto backup = backup_name(patch.file);
+  auto backup = backup_name(patch.file);
   std::error_code error;
   fs::copy_file(patch.file, backup, error);
   if (error)

@@ -95,8 +95,8 @@ class Calls {
   };
 
   static std::uint32_t thread() {
-    thread_local const auto number = static_cast<std::uint32_t>(::syscall(SYS_gettid));
-    return number;
+    thread_local const auto kNumber = static_cast<std::uint32_t>(::syscall(SYS_gettid));
+    return kNumber;
   }
 
   std::unique_ptr<Call[]> calls_;

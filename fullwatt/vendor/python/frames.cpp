@@ -47,10 +47,15 @@ bool is_address(std::uintptr_t word) {
   return word >= kLowest && word < kHighest && word % kWord == 0;
 }
 
+/// For the system call alone, which says whether anything is there.
+void* pointer(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 /// Copies memory of this process that may not be there.
 bool copy(std::uintptr_t from, void* to, std::size_t bytes) {
   iovec local{to, bytes};
-  iovec remote{reinterpret_cast<void*>(from), bytes};
+  iovec remote{pointer(from), bytes};
   return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
@@ -82,7 +87,7 @@ class FrameReader::Copied {
       const auto at = begin_ - i * kPage;
       const auto bytes = i == 0 ? end_ - begin_ : kPage;
       local[i] = {bytes_.data() + (kPages - 1 - i) * kPage, bytes};
-      remote[i] = {reinterpret_cast<void*>(at), bytes};
+      remote[i] = {pointer(at), bytes};
     }
     const auto copied = ::process_vm_readv(::getpid(), local.data(), kPages, remote.data(), kPages, 0);
     const auto first = static_cast<ssize_t>(end_ - begin_);

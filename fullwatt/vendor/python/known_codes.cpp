@@ -40,7 +40,7 @@ void KnownCodes::learn(unsigned long thread) {
   auto* stack = stack_of(thread);
   for (std::ptrdiff_t i = 0; stack != nullptr && i < py.size(stack); i += 2) {
     auto* code = py.item(stack, i);
-    if (known_.insert(reinterpret_cast<std::uintptr_t>(code)).second) py.take(code);
+    if (known_.try_emplace(reinterpret_cast<std::uintptr_t>(code), code).second) py.take(code);
   }
   if (stack != nullptr) py.drop(stack);
   py.unlock(state);
@@ -66,7 +66,7 @@ Object* KnownCodes::tuple_of(std::span<const Place> places) const {
                        [&](const auto& place) { return known_.contains(place.code); });
   auto* tuple = py.new_tuple(static_cast<std::ptrdiff_t>(2 * known.size()));
   for (std::size_t i = 0; tuple != nullptr && i < known.size(); ++i) {
-    auto* code = reinterpret_cast<Object*>(known[i].code);
+    auto* code = known_.at(known[i].code);
     py.take(code);
     const auto at = static_cast<std::ptrdiff_t>(2 * i);
     py.set_item(tuple, at, code);

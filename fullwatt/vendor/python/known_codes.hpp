@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "fullwatt/vendor/python/frames.hpp"
 
@@ -30,7 +29,7 @@ class KnownCodes {
   static constexpr std::size_t kMost = 50'000;
   static constexpr int kMostMisses = 5;
 
-  std::unordered_set<std::uintptr_t> known_;
+  std::unordered_map<std::uintptr_t, Object*> known_;
   std::unordered_map<std::uintptr_t, int> misses_;
 };
 
