@@ -246,8 +246,11 @@ void Tuner::prove_once(model::Tuning& tuning) {
       // As many samples with the plan as without.
       const auto batch = std::ranges::find(plan.fixes, "batch-size", &model::PlannedFix::id);
       const auto steps = batch != plan.fixes.end() ? steps_ * own / std::stoull(batch->settings.at("size")) : steps_;
-      return start(
-          {.plan = plan, .steps = std::max<std::uint64_t>(kFirstSteps, steps), .seed_offset = seed, .losses = true, .limit = limit_});
+      return start({.plan = plan,
+                    .steps = std::max<std::uint64_t>(kFirstSteps, steps),
+                    .seed_offset = seed,
+                    .losses = true,
+                    .limit = limit_});
     };
     tune::Pair pair;
     if (seed % 2 == 0) pair.first = run({});
