@@ -74,8 +74,8 @@ void fullwatt_flag(uint32_t step_flag);
 
 /* The id of a text, the same for the same bytes; 0 when there is no room left. */
 uint32_t fullwatt_text(const char* bytes, uint32_t length);
-/* Where a thread is, sampled every so many nanoseconds, hardly ever with the interpreter's lock. Called by the thread that is to be
-   sampled, with that lock held; returns 0 when it samples, 1 where it cannot. */
+/* Where a thread is, sampled every so many nanoseconds, hardly ever with the interpreter's lock. Called by the thread
+   that is to be sampled, with that lock held; returns 0 when it samples, 1 where it cannot. */
 int fullwatt_sampler_start(uint64_t period_ns);
 /* Ends that, without the interpreter's lock; returns how many different stacks were seen. */
 uint32_t fullwatt_sampler_stop(void);
