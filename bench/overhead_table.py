@@ -97,6 +97,13 @@ def whole_target(rows):
     return [("a whole run, the worst", f"{100 * max(shares):.2f} %", "1 %", max(shares) <= WHOLE)] if shares else []
 
 
+def whole_words(rows, seconds):
+    if not any("whole" in row for row in rows.values()):
+        return ""
+    return (f" The whole run is one of {seconds:.0f} s: what the steps in and around its windows took beyond the mean of the others, and the hooks of every step, "
+            "of its length.")
+
+
 def line(name, row):
     steps = [value for results in row.values() for result in results for value in result.get("step_us", [])]
     hooks, told = row.get("hooks", []), [result["told_us"] for result in row.get("hooks", []) if result["told_us"]]
@@ -110,8 +117,7 @@ def table(rows, head, whole_seconds):
     reached = hooks_target(rows) + window_targets(rows) + whole_target(rows)
     lines = ["# What fullwatt costs a training", "", head, "",
              "Made by `bench/overhead.py`. Within one process, something is turned on and off after every few steps; a group of steps with it is held against the two beside it without it. Shown is the "
-             "median over all groups with its 95 % interval. \"told\" is what fullwatt itself says that its hooks take. The whole run is one of "
-             f"{whole_seconds:.0f} s: what the steps in and around its windows took beyond the mean of the others, and the hooks of every step, of its length.", "",
+             "median over all groups with its 95 % interval. \"told\" is what fullwatt itself says that its hooks take." + whole_words(rows, whole_seconds), "",
              "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {MARKS[met]} |" for what, value, target, met in reached], "",
              "| workload | step, ms | hooks | told, µs | hooks | window of times | window of causes | bare CUPTI | torch.profiler CUDA | torch.profiler CPU+CUDA | with stacks | whole run |",
              f"|{'---|' * 12}", *[line(name, row) for name, row in rows.items()]]
