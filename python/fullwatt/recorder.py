@@ -3,6 +3,7 @@
 import ctypes
 
 VERSION = 2
+MOST_UNKNOWN = 64  # addresses of code that are asked for at once
 
 TRAINER, WORKER = 0, 1
 DATA, BACKWARD, OPTIMIZER, SAVE, GARBAGE, EVALUATION, COMPILE, AGENT = range(8)
@@ -58,6 +59,8 @@ class Recorder:
         self.sample = _bind(held, "fullwatt_sample", [_FAST], None)
         self.sampler_start = _bind(held, "fullwatt_sampler_start", [_U64], _INT)
         self._sampler_stop = _bind(free, "fullwatt_sampler_stop", [], _U32)
+        self._sampler_unknown = _bind(held, "fullwatt_sampler_unknown", [ctypes.POINTER(_U64), _U32], _U32)
+        self.sampler_tell = _bind(held, "fullwatt_sampler_tell", [ctypes.py_object], None)
         self._sampler_stack = _bind(held, "fullwatt_sampler_stack", [_U32], ctypes.py_object)
         self._sampler_write = _bind(held, "fullwatt_sampler_write", [ctypes.POINTER(_U32)], None)
         self.python_stack = None
@@ -85,9 +88,13 @@ class Recorder:
         except ValueError:  # a null pointer
             return python_hook
 
-    def sampler_stop(self, name):
-        """Ends the sampling that sampler_start began; `name` gives the text id of a stack."""
-        count = self._sampler_stop()
+    def sampler_stop(self, name, tell_unknown=None):
+        """Ends the sampling that sampler_start began; `name` gives the text id of a stack. `tell_unknown` is given the addresses of code that is not known, and
+        calls sampler_tell for what it finds."""
+        count, unknown = self._sampler_stop(), (_U64 * MOST_UNKNOWN)()
+        found = self._sampler_unknown(unknown, MOST_UNKNOWN)
+        if found and tell_unknown is not None:
+            tell_unknown(list(unknown[:found]))
         self._sampler_write((_U32 * count)(*[name(self._sampler_stack(number)) for number in range(count)]))
 
     def trouble(self):

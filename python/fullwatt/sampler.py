@@ -1,8 +1,10 @@
 """Looks again and again at which line the training's thread is, inside windows of causes only."""
 
+import gc
 import sys
 import threading
 import time
+from types import CodeType, FunctionType
 
 FRAME_LIMIT = 16
 SEARCH_LIMIT = 120  # frames searched for the user's line when the innermost ones are all a library's
@@ -34,12 +36,34 @@ class Sampler:
         if self._locked is not None:
             self._locked.stop()
         else:
-            self._recorder.sampler_stop(self._names.id_of)
+            self._recorder.sampler_stop(self._names.id_of, lambda addresses: tell_unknown(self._recorder, addresses))
 
     def forked(self):
         """In a child, which has none of the threads."""
         if self._locked is not None:
             self._locked.restore_interval()
+
+
+_looked_for = set()  # addresses at which no function's code was found
+
+
+def tell_unknown(recorder, addresses):
+    """Code that waits for long calls, such as sum() over a list, with the interpreter's lock is never seen with it: it is looked for among all functions."""
+    wanted = set(addresses) - _looked_for
+    if not wanted:
+        return
+    codes = {id(thing.__code__): thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType and id(thing.__code__) in wanted}
+    frame = sys._getframe(1)
+    while frame is not None:
+        codes.setdefault(id(frame.f_code), frame.f_code)
+        frame = frame.f_back
+    inner = [constant for code in codes.values() for constant in code.co_consts if isinstance(constant, CodeType)]
+    codes.update((id(code), code) for code in inner)
+    for address in wanted:
+        if address in codes:
+            recorder.sampler_tell(codes[address])
+        else:
+            _looked_for.add(address)
 
 
 class Names:

@@ -9,6 +9,7 @@ import unittest
 
 from support import RECORDER, Case, need_recorder
 
+from fullwatt import sampler
 from fullwatt.recorder import AFTER_STEP, BACKWARD_PASS, BEFORE_STEP, NEXT_BATCH, Recorder, Training
 from spool import spools
 
@@ -82,7 +83,7 @@ class LineSamplerTest(Case):
             self.skipTest("Python older than 3.11")
         self.library.sampler_stop(lambda stack: 0)
 
-    def sampled(self, work):
+    def sampled(self, work, tell_unknown=None):
         """The names of the functions on the stack, innermost first, of each sample while `work` runs again and again."""
         stacks = []
         self.assertEqual(self.library.sampler_start(100_000), 0)
@@ -93,7 +94,7 @@ class LineSamplerTest(Case):
             stacks.append([code.co_name for code in stack[::2]])
             return self.library.text("\n".join(stacks[-1]))
 
-        self.library.sampler_stop(name)
+        self.library.sampler_stop(name, tell_unknown)
         self.library.close()
         spool = spools(self.scratch)[0]
         samples = [spool.texts[sample.id].split("\n") for sample in spool.of_kind("sample")]
@@ -124,6 +125,18 @@ class LineSamplerTest(Case):
             list(waits(end))
 
         self.assertGreater(self.share(self.sampled(outer), "waits", "outer"), 0.9)
+
+    def test_a_function_that_is_never_seen_with_the_lock_is_found_nevertheless(self):
+        numbers = list(range(300_000))
+
+        def adds(end):
+            return sum(numbers) + sum(numbers) + sum(numbers)
+
+        def outer(end):
+            adds(end)
+
+        samples = self.sampled(outer, lambda addresses: sampler.tell_unknown(self.library, addresses))
+        self.assertGreater(self.share(samples, "adds", "outer"), 0.8)
 
     def test_a_stack_of_many_pages_is_seen(self):
         def deep(end, frames=90):

@@ -111,6 +111,16 @@ TEST(CourseRulesTest, LongStepsThatNothingExplainsAreOutliers) {
   EXPECT_FALSE(taken.gain_ms.has_value());
 }
 
+TEST(CourseRulesTest, LongStepsThatWereRecordedNameTheirLine) {
+  RunBuilder builder;
+  say(builder, {});
+  auto slow = forward().python(77, 300);
+  finish(slow);
+  for (int i = 0; i < 10; ++i) builder.plain(healthy_script(), 19).plain(slow, 1);
+  builder.times(healthy_script(), 10).causes(healthy_script(), 9).causes(slow, 4);
+  EXPECT_EQ(expect_found(builder, "step-outliers").line, 77);
+}
+
 TEST(CourseRulesTest, AStepThatPaysForHurriedOnesIsNoOutlier) {
   RunBuilder builder;
   say(builder, {});

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
+#include "fullwatt/explain/sites.hpp"
 
 namespace fullwatt::explain {
 namespace {
@@ -101,6 +103,26 @@ double taken_by_others(const Case& examined) {
   return load.pressure + load.stolen / online_cpus(examined.evidence.run).value_or(1);
 }
 
+/// The line of the user's at which long steps were seen most often, where windows of causes hold some of them.
+model::Site line_of_long_steps(const Case& examined, double limit_ms) {
+  const auto* trainer = examined.evidence.trainer;
+  if (trainer == nullptr) return {};
+  const Sites sites(*trainer, examined.facts());
+  std::map<std::uint32_t, int> seen;
+  int all = 0;
+  for (const auto& step : examined.evidence.steps.all) {
+    if (!step.has(step_flag::kInCauses) || step.has(step_flag::kSwitching) || step.ms() < limit_ms) continue;
+    auto sample = std::ranges::lower_bound(trainer->samples, step.start_ns, {}, &model::LineSample::at_ns);
+    for (; sample != trainer->samples.end() && sample->at_ns < step.end_ns; ++sample, ++all)
+      ++seen[sites.moment(sample->stack).line];
+  }
+  seen.erase(0);
+  const auto most = std::ranges::max_element(seen, {}, [](const auto& entry) { return entry.second; });
+  constexpr int kLeastPart = 4;  // less than a quarter is no cause
+  if (most == seen.end() || most->second * kLeastPart < all) return {};
+  return sites.site(most->first);
+}
+
 /// Where the machine's other users took as much time as the long steps, the training is not to blame.
 Matches outliers(const Case& examined) {
   constexpr double kLeastSteps = 40;
@@ -116,6 +138,7 @@ Matches outliers(const Case& examined) {
   match.fact("value", ms_text(usual))
       .fact("limit", ms_text(kLong * usual))
       .fact("count", number_text(steps / seen.count));
+  match.near({line_of_long_steps(examined, kLong * usual)});
   const double taken = taken_by_others(examined);
   if (taken >= examined.share(each)) {
     match.severity = model::Severity::info;

@@ -57,6 +57,21 @@ void LineSampler::learn(std::span<const vendor::python::Place> places) {
   learned_ns_ = now_ns();
 }
 
+std::vector<std::uint64_t> LineSampler::unknown() const {
+  constexpr std::size_t kRare = 50;  // in fewer than one sample of so many it does not matter
+  std::unordered_map<std::uint64_t, std::size_t> counts;
+  for (const auto& sample : samples_) {
+    for (const auto& place : *stacks_[sample.stack]) {
+      if (!codes_.has(place.code)) ++counts[place.code];
+    }
+  }
+  std::vector<std::uint64_t> found;
+  for (const auto& [code, count] : counts) {
+    if (count * kRare >= samples_.size()) found.push_back(code);
+  }
+  return found;
+}
+
 std::size_t LineSampler::Hash::operator()(const Stack& stack) const {
   std::size_t sum = stack.size();
   for (const auto& place : stack)

@@ -33,6 +33,8 @@ class LineSampler {
   void stop();
   const std::vector<Sample>& samples() const { return samples_; }
   std::span<const Stack* const> stacks() const { return stacks_; }
+  /// Addresses of code that many samples have and nobody knows.
+  std::vector<std::uint64_t> unknown() const;
 
  private:
   struct Hash {

@@ -1,5 +1,6 @@
 #include "fullwatt/record/recorder/recorder.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -225,6 +226,18 @@ uint32_t fullwatt_sampler_stop(void) {
   if (recorder == nullptr || recorder->lines == nullptr) return 0;
   recorder->lines->stop();
   return static_cast<uint32_t>(recorder->lines->stacks().size());
+}
+
+uint32_t fullwatt_sampler_unknown(uint64_t* addresses, uint32_t most) {
+  if (recorder == nullptr || recorder->lines == nullptr) return 0;
+  const auto unknown = recorder->lines->unknown();
+  const auto count = std::min<std::size_t>(unknown.size(), most);
+  std::copy_n(unknown.begin(), count, addresses);
+  return static_cast<uint32_t>(count);
+}
+
+void fullwatt_sampler_tell(void* code) {
+  if (recorder != nullptr) recorder->codes.keep(code);
 }
 
 void* fullwatt_sampler_stack(uint32_t number) {

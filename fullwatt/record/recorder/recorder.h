@@ -79,6 +79,10 @@ uint32_t fullwatt_text(const char* bytes, uint32_t length);
 int fullwatt_sampler_start(uint64_t period_ns);
 /* Ends that, without the interpreter's lock; returns how many different stacks were seen. */
 uint32_t fullwatt_sampler_stop(void);
+/* Addresses of code objects that were seen often and are not known: at most so many are written, how many is returned.
+   Code that has these addresses can be told. */
+uint32_t fullwatt_sampler_unknown(uint64_t* addresses, uint32_t most);
+void fullwatt_sampler_tell(void* code);
 /* One of them, with the interpreter's lock held: a new tuple (code, place of the last instruction, code, …), innermost
    first. */
 void* fullwatt_sampler_stack(uint32_t number);

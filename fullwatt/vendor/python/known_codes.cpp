@@ -39,11 +39,14 @@ void KnownCodes::learn(unsigned long thread) {
   const auto state = py.lock();
   auto* stack = stack_of(thread);
   for (std::ptrdiff_t i = 0; stack != nullptr && i < py.size(stack); i += 2) {
-    auto* code = py.item(stack, i);
-    if (known_.try_emplace(reinterpret_cast<std::uintptr_t>(code), code).second) py.take(code);
+    keep(py.item(stack, i));
   }
   if (stack != nullptr) py.drop(stack);
   py.unlock(state);
+}
+
+void KnownCodes::keep(Object* code) {
+  if (known_.try_emplace(reinterpret_cast<std::uintptr_t>(code), code).second) interpreter().take(code);
 }
 
 bool KnownCodes::has_all(std::span<const Place> places) const {

@@ -15,6 +15,9 @@ class KnownCodes {
  public:
   /// Keeps those on the stack of a thread. Waits for the interpreter's lock, which the caller may hold already.
   void learn(unsigned long thread);
+  /// Keeps one. To be called with the interpreter's lock held.
+  void keep(Object* code);
+  bool has(std::uintptr_t code) const { return known_.contains(code); }
   /// Whether all are known, or not worth looking for any more.
   bool has_all(std::span<const Place> places) const;
   /// Those of these that are not known were not found on the stack though they had been read from it: they were gone
