@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <optional>
-#include <sstream>
 #include <tuple>
 
 #include "catalog/fixes.hpp"
@@ -26,14 +24,12 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kFirstSteps = 40;  ///< of the first start, which tells how long steps are
-constexpr double kMeasuredMs = 4000;       ///< of steps in a trial
-constexpr double kExplainedMs = 12000;     ///< of steps in the start that is explained
+constexpr double kMeasuredMs = 4000;    ///< of steps in a trial
+constexpr double kExplainedMs = 12000;  ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
 constexpr milliseconds kFirstLimit{120000};
-constexpr milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
-constexpr int kMostStarts = 12;              ///< to find the plan
-constexpr double kTurnMs = 250;              ///< half of a pair
+constexpr int kMostStarts = 12;  ///< to find the plan
+constexpr double kTurnMs = 250;  ///< half of a pair
 constexpr std::uint64_t kLeastTurn = 4;
 constexpr std::uint64_t kMostTurn = 50;
 constexpr std::uint64_t kTurnMargin = 5;  ///< steps beside those that are measured
@@ -51,13 +47,6 @@ void interrupt(int signal) {
 int usable_cpus() {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
-std::optional<std::string> read_source(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return file ? std::optional(text.str()) : std::nullopt;
 }
 
 /// The first file of the command that looks like a program in Python.
@@ -124,7 +113,7 @@ Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::St
 }
 
 tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
-  return tune::patch_source(plan, plain_facts_, main_script(options_.command), read_source);
+  return tune::patch_source(plan, plain_facts_, main_script(options_.command), tune::read_source);
 }
 
 model::Tuning Tuner::tune() {
@@ -238,8 +227,7 @@ void Tuner::prove(model::Tuning& tuning) {
 void Tuner::prove_once(model::Tuning& tuning) {
   say(fmt::format("proves the plan: {} pairs of starts, about {:.0f} s in all", options_.seeds,
                   2 * options_.seeds * last_seconds_));
-  const auto own =
-      plain_facts_.training_loader() != nullptr ? plain_facts_.training_loader()->batch_size.value_or(0) : 0;
+  const auto own = own_batch();
   std::vector<tune::Pair> pairs;
   for (int seed = 0; seed < options_.seeds && !is_interrupted(); ++seed) {
     const auto run = [&](const model::Plan& plan) {

@@ -50,6 +50,9 @@ class Tuner {
   tune::PatchedSource in_source(const model::Plan& plan) const;
 
  private:
+  static constexpr std::uint64_t kFirstSteps = 40;                 ///< of the first start, and of any at least
+  static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
+
   model::Trial start(const tune::TrialRequest& request);
   double minutes() const;
   static void say(const std::string& text);
@@ -66,6 +69,7 @@ class Tuner {
   void try_batches(model::Tuning& tuning);
   model::Trial measure_batch(model::Plan plan, std::uint64_t own, std::uint64_t batch);
   model::PlannedFix batch_fix(std::uint64_t own, std::uint64_t batch) const;
+  std::uint64_t own_batch() const;  ///< of the program's loader; 0 where that has none
   std::uint64_t usable_memory() const;
 
   // The proof.

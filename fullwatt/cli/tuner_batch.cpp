@@ -14,9 +14,6 @@
 namespace fullwatt::cli {
 namespace {
 
-constexpr std::uint64_t kLeastSteps = 40;
-constexpr std::chrono::milliseconds kLonger{60000};
-
 double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -30,8 +27,7 @@ double peak_bytes(const model::Trial& trial) {
 
 /// A larger batch on top of the plan, if it is faster by the sample.
 void Tuner::try_batches(model::Tuning& tuning) {
-  const auto* loader = plain_facts_.training_loader();
-  const auto own = loader != nullptr ? loader->batch_size.value_or(0) : 0;
+  const auto own = own_batch();
   if (own == 0) {
     say("the batch size is left alone: no loader of the program has one");
     return;
@@ -71,9 +67,9 @@ model::Trial Tuner::measure_batch(model::Plan plan, std::uint64_t own, std::uint
   auto steps = steps_;
   if (batch != own) {
     plan.fixes.push_back(batch_fix(own, batch));
-    steps = std::max(kLeastSteps, steps_ * own / batch);
+    steps = std::max<std::uint64_t>(kFirstSteps, steps_ * own / batch);
   }
-  auto trial = start({.plan = plan, .steps = steps, .limit = limit_ + kLonger});
+  auto trial = start({.plan = plan, .steps = steps, .limit = limit_ + kLongerLimit});
   const auto state = std::ranges::find(trial.fixes, "batch-size", &model::FixState::id);
   if (batch != own && trial.failure.empty() && (state == trial.fixes.end() || state->state != "in-force"))
     trial.failure = state == trial.fixes.end() ? "it was not applied" : state->text;
@@ -90,6 +86,11 @@ model::PlannedFix Tuner::batch_fix(std::uint64_t own, std::uint64_t batch) const
           {{"size", std::to_string(batch)},
            {"learning_rate", fmt::format("{:.4g}", proportional ? growth : std::sqrt(growth))}},
           std::nullopt};
+}
+
+std::uint64_t Tuner::own_batch() const {
+  const auto* loader = plain_facts_.training_loader();
+  return loader != nullptr ? loader->batch_size.value_or(0) : 0;
 }
 
 std::uint64_t Tuner::usable_memory() const {

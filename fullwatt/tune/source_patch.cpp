@@ -107,13 +107,6 @@ bool correct(Sources& sources, const std::string& script, const Setting& setting
   });
 }
 
-std::optional<std::string> content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return file ? std::optional(text.str()) : std::nullopt;
-}
-
 /// A name beside the file that is free.
 std::string backup_name(const std::string& path) {
   auto name = path + ".orig";
@@ -122,6 +115,13 @@ std::string backup_name(const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<std::string> read_source(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return stream ? std::optional(text.str()) : std::nullopt;
+}
 
 PatchedSource patch_source(const model::Plan& plan, const explain::ProcessFacts& facts, const std::string& script,
                            const ReadSource& read) {
@@ -158,7 +158,7 @@ PatchedSource patch_source(const model::Plan& plan, const explain::ProcessFacts&
 }
 
 base::Result<std::string> write_patch(const SourcePatch& patch) {
-  if (content_of(patch.file) != patch.before)
+  if (read_source(patch.file) != patch.before)
     return base::fail(base::Error::Kind::unavailable, patch.file + " has changed meanwhile; it is left as it is",
                       "Run the command again.");
   auto backup = backup_name(patch.file);

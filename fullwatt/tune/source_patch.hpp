@@ -25,6 +25,8 @@ struct PatchedSource {
 };
 
 using ReadSource = std::function<std::optional<std::string>(const std::string& file)>;
+/// What a file holds; nothing where it cannot be read.
+std::optional<std::string> read_source(const std::string& file);
 
 /// `script` is the program's main file; empty where it is not known.
 PatchedSource patch_source(const model::Plan& plan, const explain::ProcessFacts& facts, const std::string& script,
