@@ -82,6 +82,22 @@ Sites::Sites(const model::TrainingProcess& process, const ProcessFacts& facts) {
     const auto site = parse_site(process.texts[span.site]);
     if (site.known() && owner_of(site.file, own) == Owner::user) text_lines_[span.site] = number_of(site);
   }
+  take_phase_lines(process);
+}
+
+void Sites::take_phase_lines(const model::TrainingProcess& process) {
+  for (const auto& span : process.phases) {
+    const auto line = line_of_text(span.site);
+    if (line == 0) continue;
+    const auto [at, fresh] = only_lines_.try_emplace(span.phase, line);
+    if (!fresh && at->second != line) at->second = 0;
+  }
+}
+
+std::uint32_t Sites::line_of_phase(model::Phase phase, std::uint32_t text) const {
+  if (text != 0) return line_of_text(text);
+  const auto only = only_lines_.find(phase);
+  return only != only_lines_.end() ? only->second : 0;
 }
 
 std::uint32_t Sites::number_of(const model::Site& site) {

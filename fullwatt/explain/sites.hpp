@@ -31,17 +31,22 @@ class Sites {
   const Moment& moment(std::uint32_t stack) const { return stack < moments_.size() ? moments_[stack] : nowhere_; }
   /// The line of a phase's site; 0 when it is not the user's.
   std::uint32_t line_of_text(std::uint32_t text) const { return text < text_lines_.size() ? text_lines_[text] : 0; }
+  /// The same, and for a phase that did not tell its own: the one line that all phases of its kind told. Only the first
+  /// step of a window tells lines.
+  std::uint32_t line_of_phase(model::Phase phase, std::uint32_t text) const;
   const model::Site& site(std::uint32_t line) const { return sites_[line]; }
   std::size_t count() const { return sites_.size(); }
 
  private:
   std::uint32_t number_of(const model::Site& site);
+  void take_phase_lines(const model::TrainingProcess& process);
   Moment examine(const std::vector<model::Site>& frames, const ProcessFact& process);
 
   std::vector<model::Site> sites_{model::Site{}};
   std::map<model::Site, std::uint32_t> numbers_;
   std::vector<Moment> moments_;
   std::vector<std::uint32_t> text_lines_;
+  std::map<model::Phase, std::uint32_t> only_lines_;  ///< 0 for a phase with several
   Moment nowhere_;
 };
 

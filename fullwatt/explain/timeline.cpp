@@ -142,7 +142,10 @@ class Timeline {
   }
 
   static std::uint64_t middle(const Interval& range) { return range.start_ns + range.length_ns() / 2; }
-  std::uint32_t own_line(const PhasePiece& piece) const { return sites_.line_of_text(piece.site); }
+  std::uint32_t own_line(const PhasePiece& piece) const {
+    if (piece.phase == HostPhase::rest) return 0;
+    return sites_.line_of_phase(static_cast<model::Phase>(piece.phase), piece.site);
+  }
 
   /// Backward pass and optimiser have one line, that of the call; the loader's may run through the user's data set.
   std::uint32_t line_of(const PhasePiece& piece, std::optional<std::uint32_t> stack) const {

@@ -25,11 +25,15 @@ bool on_gpu(const Situation& now) {
   return now.facts.on_gpu();
 }
 
+bool has_capability(const Situation& now, const char* least) {
+  return on_gpu(now) && std::ranges::any_of(now.facts.gpus, [&](const auto& gpu) {
+           return base::Version(gpu.capability) >= base::Version(least);
+         });
+}
+
 /// Tensor cores that know TF32 and bfloat16.
 bool has_ampere(const Situation& now) {
-  return on_gpu(now) && std::ranges::any_of(now.facts.gpus, [](const auto& gpu) {
-           return base::Version(gpu.capability) >= base::Version("8.0");
-         });
+  return has_capability(now, "8.0");
 }
 
 bool has_layer(const Situation& now, std::string_view name) {
@@ -73,11 +77,21 @@ Proposal tf32(const Situation& now) {
   return for_finding(now, "tf32");
 }
 
-Proposal bf16(const Situation& now) {
-  const auto uses_autocast = std::ranges::any_of(now.facts.autocasts, &explain::AutocastFact::enabled);
+bool runs_in_float32(const Situation& now) {
   const auto* model = now.facts.largest_model();
-  if (!has_ampere(now) || uses_autocast || model == nullptr || !model->dtypes.contains("float32")) return std::nullopt;
+  return model != nullptr && model->dtypes.contains("float32") &&
+         std::ranges::none_of(now.facts.autocasts, &explain::AutocastFact::enabled);
+}
+
+Proposal bf16(const Situation& now) {
+  if (!has_ampere(now) || !runs_in_float32(now)) return std::nullopt;
   return propose("the model runs in float32");
+}
+
+/// For the tensor cores of Volta and Turing.
+Proposal fp16(const Situation& now) {
+  if (has_ampere(now) || !has_capability(now, "7.0") || !runs_in_float32(now)) return std::nullopt;
+  return propose("the model runs in float32, and this card knows no bfloat16");
 }
 
 Proposal cudnn_benchmark(const Situation& now) {
@@ -186,6 +200,7 @@ struct Rule {
 };
 constexpr Rule kRules[] = {{"tf32", tf32},
                            {"bf16", bf16},
+                           {"fp16", fp16},
                            {"cudnn-benchmark", cudnn_benchmark},
                            {"channels-last", channels_last},
                            {"compile", compile},

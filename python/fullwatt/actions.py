@@ -4,7 +4,7 @@ import time
 from threading import get_ident
 
 from . import settings
-from .agent import CEILING, COUNTING, LOSS, TIMES, WINDOW
+from .agent import CEILING, COUNTING, LOSS, PHASES, WINDOW
 from .counting import Counter
 from .measure import Losses, Memory
 from .recorder import AGENT, CAUSES_WINDOW, CLOSE, COUNT, MEASURE, OPEN_CAUSES, OPEN_TIMES, TIMES_WINDOW
@@ -27,7 +27,7 @@ class Actions:
         self._sampler = None
         self._counter = None
         self._close_is_due = False
-        self._mode = 0  # of the window that was opened last
+        self._told_steps = 0  # of the open window
         self._pace = (0, 0)  # time and number of the step after which something was done last
         self._step_ns = 0
         agent.at_fork.append(self._forked)
@@ -71,7 +71,7 @@ class Actions:
         self._fetches.start()
         self._agent.recorder.window_open(mode)
         self._agent.detail |= WINDOW
-        self._mode = mode
+        self._told_steps = 0
         if mode == CAUSES_WINDOW and self._agent.thread == get_ident():
             self._agent.attempt(self._start_sampler)
 
@@ -80,16 +80,19 @@ class Actions:
         sampler.start()
         self._sampler = sampler
 
-    def step_ended(self):
-        """One step of a window of times has told the lines of its phases."""
-        if self._agent.detail & WINDOW and self._mode == TIMES_WINDOW:
-            self._agent.detail += TIMES - WINDOW
+    def step_ended(self, optimizers):
+        """One step of each optimiser tells the lines of its phases, which takes longer than all else in a window."""
+        if not self._agent.detail & WINDOW:
+            return
+        self._told_steps += 1
+        if self._told_steps >= optimizers:
+            self._agent.detail += PHASES - WINDOW
 
     def close_window(self):
         """Ends the window, if one is open."""
-        if not self._agent.detail & (WINDOW | TIMES):
+        if not self._agent.detail & (WINDOW | PHASES):
             return
-        self._agent.detail &= ~(WINDOW | TIMES)
+        self._agent.detail &= ~(WINDOW | PHASES)
         self._stop_sampler()
         self._fetches.stop()
         self._agent.recorder.window_close()
@@ -97,8 +100,8 @@ class Actions:
 
     def lose_window(self):
         """The recorder ends the window itself: another profiler needs its place."""
-        if self._agent.detail & (WINDOW | TIMES):
-            self._agent.detail &= ~(WINDOW | TIMES)
+        if self._agent.detail & (WINDOW | PHASES):
+            self._agent.detail &= ~(WINDOW | PHASES)
             self._stop_sampler()
             self._fetches.stop()
 

@@ -7,13 +7,14 @@ from time import perf_counter_ns as _now
 
 from .facts import Facts
 from .patches import Patches
-from .recorder import Training
+from .recorder import COMPILE, EVALUATION, SAVE, Training
 from .sites import Sites
 
-# Why a hook must look closer than in a steady step; the sum of these is Agent.detail, and 0 is the steady state. WINDOW asks for lines, too;
-# TIMES is the rest of a window of times, whose phases alone are wanted.
-OPENING, LEARNING, WINDOW, EVALUATING, CEILING, LOSS, VARYING, COUNTING, BACKWARD_STEPS, OFF, TIMES = (1 << bit for bit in range(11))
+# Why a hook must look closer than in a steady step; the sum of these is Agent.detail, and 0 is the steady state. WINDOW is the first step of a window,
+# whose phases tell their lines, too; PHASES is the rest of it.
+OPENING, LEARNING, WINDOW, EVALUATING, CEILING, LOSS, VARYING, COUNTING, BACKWARD_STEPS, OFF, PHASES = (1 << bit for bit in range(11))
 BEFORE_TRAINING = "before training"  # the group of patches that go with the first step
+RARE = (COMPILE, EVALUATION, SAVE)  # phases that not every step has
 ERROR_LIMIT = 10  # descriptions that may fail and be named in the spool
 
 
@@ -85,13 +86,13 @@ class Agent(Training):
         for action in self.at_open:
             action(role)
 
-    def site(self):
+    def site(self, phase):
         """The text id of the user's place, inside windows only: it costs a walk over the stack."""
-        return self.sites.id_here() if self.detail & WINDOW else 0
+        return self.sites.id_here() if self.detail & WINDOW or phase in RARE and self.detail & PHASES else 0
 
     def tell(self, phase, start, end):
         """A phase outside the steady state. Finding its place takes time that is not the phase's."""
-        site = self.site()
+        site = self.site(phase)
         self.phase(phase, start + (_now() - end), site)
 
     def guard(self, action, *arguments):

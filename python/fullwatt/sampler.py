@@ -44,14 +44,16 @@ class Sampler:
             self._locked.restore_interval()
 
 
-_looked_for = set()  # addresses at which no function's code was found
+SEARCHES = 3  # of all objects, in one process: each takes tenths of a second
+_searched = []  # the addresses of each search
 
 
 def tell_unknown(recorder, addresses):
     """Code that waits for long calls, such as sum() over a list, with the interpreter's lock is never seen with it: it is looked for among all functions."""
-    wanted = set(addresses) - _looked_for
-    if not wanted:
+    wanted = set(addresses).difference(*_searched)
+    if not wanted or len(_searched) == SEARCHES:
         return
+    _searched.append(wanted)
     codes = {id(thing.__code__): thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType and id(thing.__code__) in wanted}
     frame = sys._getframe(1)
     while frame is not None:
@@ -59,11 +61,8 @@ def tell_unknown(recorder, addresses):
         frame = frame.f_back
     inner = [constant for code in codes.values() for constant in code.co_consts if isinstance(constant, CodeType)]
     codes.update((id(code), code) for code in inner)
-    for address in wanted:
-        if address in codes:
-            recorder.sampler_tell(codes[address])
-        else:
-            _looked_for.add(address)
+    for address in wanted.intersection(codes):
+        recorder.sampler_tell(codes[address])
 
 
 class Names:

@@ -37,25 +37,34 @@ class WindowsTest(Case):
         for stack in stacks:
             self.assertTrue(any(line.startswith(script + ":") for line in stack), stack)
 
-    def test_phases_have_a_place_inside_windows_of_causes_only(self):
-        outcome = self.run_forked(LOOP, fake={"actions": {12: recorder.OPEN_CAUSES, 15: recorder.CLOSE}})
+    def test_the_first_step_of_a_window_names_the_places_of_its_phases(self):
         script = os.path.join(self.scratch, "script.py")
         where = {recorder.BACKWARD: "loss.backward()", recorder.DATA: "for x, y in torch"}
-        for phase, text in where.items():
-            sites = [call["site"] for call in outcome.calls("phase") if call["phase"] == phase]
-            named = [site for site in sites if site]
-            self.assertGreaterEqual(len(named), 3)
-            self.assertEqual(set(named), {"%s:%d:<module>" % (script, self.line_of(LOOP, text))})
-        steps = outcome.calls("step")
-        self.assertEqual([bool(step["site"]) for step in steps], [12 < step["number"] <= 15 for step in steps])
-        self.assertIn(":%d:" % self.line_of(LOOP, "optimizer.step()"), steps[13]["site"])
+        for opening in (recorder.OPEN_CAUSES, recorder.OPEN_TIMES):
+            with self.subTest(opening=opening):
+                outcome = self.run_forked(LOOP, fake={"actions": {12: opening, 15: recorder.CLOSE}})
+                for phase, text in where.items():
+                    named = [call["site"] for call in outcome.calls("phase") if call["phase"] == phase and call["site"]]
+                    self.assertEqual(set(named), {"%s:%d:<module>" % (script, self.line_of(LOOP, text))})
+                    self.assertLessEqual(len(named), 3)  # the first step begins an epoch
+                steps = outcome.calls("step")
+                self.assertEqual([step["number"] for step in steps if step["site"]], [13])
+                self.assertIn(":%d:" % self.line_of(LOOP, "optimizer.step()"), steps[12]["site"])
 
-    def test_a_window_of_times_names_the_places_of_its_first_step(self):
+    def test_every_optimiser_names_its_places(self):
+        two = LOOP.replace("        optimizer.step()\n", "        optimizer.step()\n        second.step()\n").replace("\nfor ", "\nsecond = torch.optim.SGD(model.parameters(), lr=0.0)\nfor ", 1)
+        outcome = self.run_forked(two, fake={"actions": {20: recorder.OPEN_CAUSES, 28: recorder.CLOSE}})
+        lines = [step["site"].split(":")[1] for step in outcome.calls("step") if step["site"]]
+        self.assertEqual(sorted(lines), sorted(str(self.line_of(two, text)) for text in ("        optimizer.step()", "        second.step()")))
+
+    def test_saving_inside_a_window_names_its_place(self):
+        saving = LOOP.replace("        optimizer.step()\n", "        optimizer.step()\n        import io; torch.save(1, io.BytesIO())\n")
+        outcome = self.run_forked(saving, fake={"actions": {12: recorder.OPEN_CAUSES, 18: recorder.CLOSE}})
+        named = [call["site"] for call in outcome.calls("phase") if call["phase"] == recorder.SAVE and call["site"]]
+        self.assertGreaterEqual(len(named), 5)
+
+    def test_a_window_of_times_takes_no_samples(self):
         outcome = self.run_forked(LOOP, fake={"actions": {12: recorder.OPEN_TIMES, 15: recorder.CLOSE}})
-        steps = outcome.calls("step")
-        self.assertEqual([step["number"] for step in steps if step["site"]], [13])
-        backwards = [call for call in outcome.calls("phase") if call["phase"] == recorder.BACKWARD]
-        self.assertEqual([bool(call["site"]) for call in backwards].count(True), 1)
         self.assertEqual(outcome.calls("sample"), [])
 
     def test_the_switch_interval_is_lowered_in_the_window_and_restored(self):

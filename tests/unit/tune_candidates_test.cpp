@@ -65,6 +65,15 @@ TEST(TuneCandidatesTest, OnACpuNothingOfAGpuIsTried) {
   EXPECT_TRUE(has(ids, "fused-optimizer"));
 }
 
+TEST(TuneCandidatesTest, CardsWithoutBfloat16GetFloat16) {
+  auto training = image_training("cuda:0");
+  training.facts.gpus[0] = {.index = 0, .name = "T4", .capability = "7.5"};
+  EXPECT_TRUE(has(training.ids(), "fp16"));
+  EXPECT_FALSE(has(training.ids(), "bf16"));
+  training.facts.gpus[0].capability = "6.1";
+  EXPECT_FALSE(has(training.ids(), "fp16"));
+}
+
 TEST(TuneCandidatesTest, WhatIsInForceAlreadyIsNotTried) {
   auto training = image_training("cuda:0");
   training.facts.models[0].channels_last = 1;

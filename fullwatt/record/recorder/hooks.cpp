@@ -24,11 +24,11 @@ class Hook : public vendor::python::Body {
   Object* not_steady(const Arguments& arguments) const { return vendor::python::call(python_hook_.get(), arguments); }
   Object* then() const { return then_.get(); }
 
-  bool in_times() const { return training_.detail == FULLWATT_DETAIL_TIMES; }
-  bool steady() const { return training_.detail == 0 || in_times(); }
+  bool in_window() const { return training_.detail == FULLWATT_DETAIL_PHASES; }
+  bool steady() const { return training_.detail == 0 || in_window(); }
   /// A phase that began at `start` is over. Until the step ends it is remembered, unless it is recorded one by one.
   void spent(Phase phase, std::uint64_t start, std::uint64_t& remembered) const {
-    if (in_times()) {
+    if (in_window()) {
       fullwatt_phase(static_cast<int>(phase), start, 0);
     } else {
       remembered += now_ns() - start;
@@ -128,7 +128,7 @@ class AfterStep : public Hook {
 
  private:
   std::uint32_t finish(std::uint32_t number) const {
-    if (in_times()) {
+    if (in_window()) {
       fullwatt_samples(training_.taken);
       return fullwatt_step(number, training_.step_start, 0);
     }

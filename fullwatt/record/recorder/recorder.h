@@ -46,7 +46,7 @@ uint32_t fullwatt_steady_step(uint32_t optimizer, uint64_t start_ns, uint64_t en
 
 /* What the hooks of a training share, in the agent's memory; python/fullwatt/recorder.py has the same fields. */
 #define FULLWATT_OPTIMIZERS 8
-#define FULLWATT_DETAIL_TIMES 1024U /* of detail: a window of times is open, and the phases are to be recorded */
+#define FULLWATT_DETAIL_PHASES 1024U /* of detail: a window is open, and its phases are recorded one by one */
 typedef struct fullwatt_training {
   uint32_t detail;       /* why hooks must look closer; 0 is the steady state */
   uint32_t in_backward;  /* a backward pass is in progress */

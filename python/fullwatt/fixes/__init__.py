@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import batch, cache, collector, copies, graphs, loaders, models, optimizers, switches
+from . import batch, cache, collector, copies, graphs, loaders, models, optimizers, precision, switches
 from .report import Report
 from .target import Target
 
@@ -17,7 +17,8 @@ FIXES = {
     "threads": switches.threads,
     "allocator": switches.allocator,
     "gc-freeze": collector.freeze,
-    "bf16": models.bf16,
+    "bf16": precision.bf16,
+    "fp16": precision.fp16,
     "channels-last": models.channels_last,
     "compile": models.compile,
     "cuda-graphs": graphs.cuda_graphs,
@@ -58,7 +59,6 @@ class Tools:
         self.turns = turns(self.report)
         self.models = models.Models(torch, inputs, self.report, self.turns, lambda: self.is_refused)
         self.loaders = loaders.Loaders(torch, agent, self.patches, self.report)
-
 
     def refuse(self, why):
         """The plan is for another training: everything goes back to how the program has it."""

@@ -8,7 +8,7 @@ import random
 import sys
 import weakref
 
-from .models import GRAPH, Refused
+from .models import GRAPH, Refused, hooks_of
 
 NAME = "cuda-graphs"
 ALIKE = 3  # calls in a row with the same inputs before one is captured
@@ -35,13 +35,9 @@ def why_not(torch, module):
         return "its parameters are not on one GPU"
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return "several processes train together"
-    if any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks for part in module.modules()):
-        return "it has hooks"
-    if any(parameter._backward_hooks for parameter in parameters):
-        return "its parameters have hooks"
     if any(buffer.requires_grad for buffer in module.buffers()):
         return "it has a buffer that is trained"
-    return ""
+    return hooks_of(module)
 
 
 class Graphed:

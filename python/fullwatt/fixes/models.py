@@ -106,41 +106,11 @@ def why_not(torch, module):
     return ""
 
 
-def bf16(tools, _):
-    """The forward pass in bfloat16 where that is safe, by autocast; what the model returns has the dtype it would have without."""
-    torch = tools.torch
-
-    def make(module, call):
-        kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
-        if kinds != {torch.float32}:
-            raise Refused("its parameters are " + ", ".join(sorted(str(kind).replace("torch.", "") for kind in kinds)))
-        device = next(module.parameters()).device.type
-        return in_bf16(torch, call, device)
-
-    tools.models.add("bf16", PRECISION, make)
-
-
-def in_bf16(torch, call, device):
-    """A call under autocast; a program's own autocast stands."""
-    is_on = autocast_question(torch, device)
-
-    def call_in_bf16(*args, **kwargs):
-        if is_on():
-            return call(*args, **kwargs)
-        with torch.autocast(device, torch.bfloat16):
-            result = call(*args, **kwargs)
-        return each_tensor(torch, result, lambda tensor: tensor.float() if tensor.dtype is torch.bfloat16 else tensor)
-
-    return call_in_bf16
-
-
-def autocast_question(torch, device):
-    """Whether autocast is on for a kind of device; before torch 2.4 each had its own function."""
-    try:
-        torch.is_autocast_enabled(device)
-        return lambda: torch.is_autocast_enabled(device)
-    except TypeError:
-        return torch.is_autocast_enabled if device == "cuda" else torch.is_autocast_cpu_enabled
+def hooks_of(module):
+    """Why hooks of a model stand in the way of a change of its passes; empty when it has none."""
+    if any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks for part in module.modules()):
+        return "it has hooks"
+    return "its parameters have hooks" if any(parameter._backward_hooks for parameter in module.parameters()) else ""
 
 
 def each_tensor(torch, value, change):

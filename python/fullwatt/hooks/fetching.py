@@ -8,9 +8,10 @@ try:
 except ImportError:
     cpu_now = now
 
-from ..agent import LEARNING, OFF, OPENING, TIMES, WINDOW
+from ..agent import LEARNING, OFF, OPENING, PHASES, WINDOW
 from ..recorder import FETCH, WORKER
 
+OF_A_WINDOW = 16  # fetches in the program itself; recording all would lengthen its steps
 ALWAYS_RECORDED = 256  # batches; after as many again the recorded ones become rarer, twice each time
 READ_EVERY = 16  # /proc/self/io is looked at this seldom
 SPOOL_LIMIT = 32  # workers that get a spool: those of many epochs would fill the disk
@@ -29,7 +30,7 @@ class Fetching:
     def start(self):
         """Hooks the two fetchers: always in workers; in the program itself during the warm-up and in windows."""
         module = self._torch.utils.data._utils.fetch
-        self._read_bytes, self._reads = None, 0
+        self._read_bytes, self._reads, self._in_window = None, 0, 0
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             if not self._agent.patches.has(GROUP + name):
                 self._agent.patches.replace(getattr(module, name), "fetch", self._make_fetch, GROUP + name)
@@ -44,7 +45,7 @@ class Fetching:
         self.start()
 
     def _reset(self):
-        self._recorded = self._reads = self._to_pass = 0
+        self._recorded = self._reads = self._to_pass = self._in_window = 0
         self._stride = 1
         self._read_bytes = None
         self._worker = None  # its number, once asked
@@ -61,11 +62,15 @@ class Fetching:
         return fetch
 
     def _look(self, original, fetcher, index):
-        """A fetch that may be recorded: always in a window, else when enough were let pass."""
+        """A fetch that may be recorded: the first of a window, else when enough were let pass."""
         detail = self._agent.detail
         if detail & OFF or detail & OPENING and not self._agent.guard(self._open):
             return original(fetcher, index)
-        if self._to_pass > 0 and not detail & (LEARNING | WINDOW | TIMES):
+        if detail & (WINDOW | PHASES):
+            self._in_window += 1
+            if self._in_window > OF_A_WINDOW:
+                return original(fetcher, index)
+        elif self._to_pass > 0 and not detail & LEARNING:
             self._to_pass -= 1
             return original(fetcher, index)
         self._to_pass = self._stride - 1

@@ -6,7 +6,7 @@ from time import perf_counter_ns as now
 
 from .. import describe
 from ..agent import BACKWARD_STEPS, BEFORE_TRAINING, COUNTING, EVALUATING, LEARNING, OFF
-from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, DATA, STOP
+from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, DATA, OPTIMIZER, STOP
 from ..weak import Known
 
 WARM_UP_STEPS = 10
@@ -116,8 +116,8 @@ class Steps:
         self._tell_steady_part()
         if agent.detail & COUNTING:
             self._actions.finish_counting(agent.steps)
-        site = agent.site()
-        self._actions.step_ended()
+        site = agent.site(OPTIMIZER)
+        self._actions.step_ended(self._numbered)
         actions = agent.step(number, now() - spent, site)
         if agent.steps == 1:
             agent.patches.restore(BEFORE_TRAINING)

@@ -1,0 +1,61 @@
+"""The forward pass of models in 16 bits, by autocast; what they return has the dtype it would have without."""
+
+from .models import PRECISION, Refused, each_tensor
+from .scaler import Scaler
+
+
+def bf16(tools, _):
+    """bfloat16 has the range of float32: no gradient is lost."""
+    torch = tools.torch
+    tools.models.add("bf16", PRECISION, lambda module, call: in_half(torch, call, device_of(torch, module), torch.bfloat16))
+
+
+def fp16(tools, _):
+    """float16 ends at 65,504 and at 6e-8: gradients are scaled while they are computed."""
+    torch, scaler = tools.torch, Scaler(tools)
+
+    def make(module, call):
+        half = in_half(torch, call, device_of(torch, module), torch.float16)
+        scaler.know(module)
+
+        def call_in_fp16(*args, **kwargs):
+            if scaler.is_off:
+                return call(*args, **kwargs)
+            if torch.is_grad_enabled():
+                scaler.passed()
+            return half(*args, **kwargs)
+
+        return call_in_fp16
+
+    tools.models.add("fp16", PRECISION, make)
+
+
+def device_of(torch, module):
+    """Where a model is, if it is all of float32."""
+    kinds = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
+    if kinds != {torch.float32}:
+        raise Refused("its parameters are " + ", ".join(sorted(str(kind).replace("torch.", "") for kind in kinds)))
+    return next(module.parameters()).device.type
+
+
+def in_half(torch, call, device, dtype):
+    """A call under autocast; a program's own autocast stands."""
+    is_on = autocast_question(torch, device)
+
+    def call_in_half(*args, **kwargs):
+        if is_on():
+            return call(*args, **kwargs)
+        with torch.autocast(device, dtype):
+            result = call(*args, **kwargs)
+        return each_tensor(torch, result, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
+
+    return call_in_half
+
+
+def autocast_question(torch, device):
+    """Whether autocast is on for a kind of device; before torch 2.4 each had its own function."""
+    try:
+        torch.is_autocast_enabled(device)
+        return lambda: torch.is_autocast_enabled(device)
+    except TypeError:
+        return torch.is_autocast_enabled if device == "cuda" else torch.is_autocast_cpu_enabled
