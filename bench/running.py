@@ -13,7 +13,6 @@ import tempfile
 
 SKIPPED = 77
 WARM_UP, MARGIN = 20, 5  # steps at the beginning, and after a window, that are not like the others
-LONG = 4  # times the median: a step in which something else was done
 
 
 class Failed(Exception):
@@ -98,22 +97,23 @@ def outside_windows(own, windows):
     if not windows or len(lengths) < WARM_UP:
         return own
     per_step = own["samples_per_second"] * own["seconds"] / max(1, own["step_ms"]["count"])
-    mean = mean_after(ends, own["seconds"], own["step_ms"]["count"], windows[-1][2]) or statistics.fmean(lengths)
+    end_ns = ends[-1 - own["step_ms"]["count"]] + round(1e9 * own["seconds"])
+    mean = mean_between(ends, end_ns, windows) or statistics.fmean(lengths)
     return {**own, "samples_per_second": 1e3 * per_step / mean,
             "step_ms": {"median": statistics.median(lengths), "mean": mean, "p05": lengths[len(lengths) // 20], "p95": lengths[-1 - len(lengths) // 20], "count": len(lengths)}}
 
 
-def mean_after(ends, seconds, measured, closed):
-    """Milliseconds of a step from the last window to the end. At both the GPU has done all its work; anywhere between, the program may be steps ahead of it. Steps
-    in which it saved or evaluated count like the others, as with fullwatt. None when there are too few."""
-    first = next((place for place, end in enumerate(ends) if end >= closed), len(ends))
-    count = len(ends) - 1 - first
-    if count < WARM_UP:
-        return None
-    end = ends[len(ends) - 1 - measured] + 1e9 * seconds
-    lengths = [(b - a) / 1e6 for a, b in zip(ends[first:], ends[first + 1:])]
-    usual = statistics.median(lengths)
-    return ((end - ends[first]) / 1e6 - sum(length - usual for length in lengths if length > LONG * usual)) / count
+def mean_between(ends, end_ns, windows):
+    """Milliseconds of a step, outside of windows. Where a window opens, where one has closed and at the end the GPU has done all its work; anywhere else the program may
+    be many steps ahead of it. The first window is left out, and what came before: CUPTI takes its time to load. None when there are too few steps."""
+    opened = [start for _, start, _ in windows[1:]] + [end_ns]
+    steps, length = 0, 0
+    for (_, _, closed), until in zip(windows, opened):
+        inside = [end for end in ends if closed <= end <= until]
+        if len(inside) > MARGIN:
+            steps += len(inside) - (until == end_ns)  # the step in which a window opens ends behind its opening
+            length += until - inside[0]
+    return length / 1e6 / steps if steps >= WARM_UP else None
 
 
 def first_line(command):

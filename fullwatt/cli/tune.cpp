@@ -7,6 +7,8 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/cli/command.hpp"
+#include "fullwatt/cli/run_report.hpp"
+#include "fullwatt/cli/tune_folder.hpp"
 #include "fullwatt/cli/tuner.hpp"
 #include "fullwatt/show/tune_json.hpp"
 #include "fullwatt/show/tune_text.hpp"
@@ -31,13 +33,19 @@ int run_tune(const TuneOptions& options, const Common& common) {
   const auto agent = find_agent(base::current_environment());
   if (!agent) return report(agent.error(), kNotExamined);
   const auto style = error_style(common);
+  auto folder = TuneFolder::open(base::current_environment(), options);
+  if (!folder) return report(folder.error(), kNotExamined);
+  if (folder->kept() > 0)
+    fmt::print(stderr, "fullwatt: goes on where it was cut off: {} starts are done (--anew begins again)\n",
+               folder->kept());
   listen_to_interrupts();
-  Tuner tuner(options, *agent, style);
+  Tuner tuner(options, *agent, style, folder->path());
   auto tuning = tuner.tune();
   const auto patched = tuner.in_source(tuning.plan);
   for (const auto& patch : patched.files)
     tuning.source.push_back({patch.file, tune::unified_diff(patch.file, patch.before, patch.after)});
   tuning.in_source = patched.written;
+  if (const auto written = folder->finish(tuning, output_style(common)); !written) report(written.error());
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   if (!tuning.failure.empty()) return kNotExamined;
   if (!tuning.is_proved() && (!tuning.interrupted || tuning.plan.fixes.empty())) return kOk;
@@ -48,6 +56,7 @@ int run_tune(const TuneOptions& options, const Common& common) {
   if (!file.flush())
     return report(
         {base::Error::Kind::unavailable, options.output + " cannot be written", "Give another path with --output."});
+  fmt::print(stderr, "{}\n", page_of(folder->path()));
   fmt::print(stderr, "fullwatt run --fix {} -- {}\n", options.output, base::join(options.command, " "));
   return options.write && tuning.is_proved() ? write_source(patched) : kOk;
 }
@@ -69,6 +78,7 @@ void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const
       ->capture_default_str();
   command->add_flag("--json", options->json, "Machine-readable answer (docs/tune.schema.json)");
   command->add_flag("--write", options->write, "Change the program's own source, too; originals are kept");
+  command->add_flag("--anew", options->anew, "Begin again, also where an earlier tuning was cut off");
   command->add_flag("--exact", options->exact, "Only fixes that leave the results as they are");
   command->add_option("--allow", options->allow, "What may change the training itself: batch")
       ->check(CLI::IsMember({"batch"}));

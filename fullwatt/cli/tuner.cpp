@@ -92,23 +92,13 @@ std::uint64_t free_memory() {
   return 0;
 }
 
-Workplace::Workplace() {
-  auto name = (fs::temp_directory_path() / "fullwatt-tune-XXXXXX").string();
-  if (::mkdtemp(name.data()) != nullptr) path_ = name;
-}
-
-Workplace::~Workplace() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
-}
-
-Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::Style& style)
+Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::Style& style, const std::string& folder)
     : options_(options), style_(style), started_(Clock::now()) {
   setup_.program = base::own_executable();
   setup_.command = options.command;
-  setup_.folder = work_.path();
-  setup_.environment = [agent, environment = base::current_environment()](const std::string& folder) {
-    return with_agent(environment, agent, folder);
+  setup_.folder = folder;
+  setup_.environment = [agent, environment = base::current_environment()](const std::string& run) {
+    return with_agent(environment, agent, run);
   };
 }
 
@@ -141,9 +131,14 @@ model::Tuning Tuner::tune() {
 }
 
 model::Trial Tuner::start(const tune::TrialRequest& request) {
-  auto trial = tune::run_trial(setup_, request, ++number_);
-  last_seconds_ = trial.seconds;
-  return trial;
+  ++number_;
+  auto trial = tune::kept_trial(setup_, request, number_);
+  if (!trial) {
+    trial = tune::run_trial(setup_, request, number_);
+    if (!is_interrupted()) tune::keep_trial(setup_, request, *trial, number_);
+  }
+  last_seconds_ = trial->seconds;
+  return *std::move(trial);
 }
 
 double Tuner::minutes() const {
@@ -248,6 +243,7 @@ void Tuner::prove_once(model::Tuning& tuning) {
   }
   tuning.speed = tune::prove_speed(pairs);
   tuning.loss = tune::prove_losses(pairs);
+  tuning.pairs = tune::told(pairs);
   std::tie(tuning.gpu_before, tuning.gpu_after) = tune::gpu_work(pairs);
   if (const auto steps = tune::step_ms(pairs)) std::tie(tuning.before_ms, tuning.after_ms) = *steps;
 }

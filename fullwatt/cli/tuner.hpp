@@ -23,27 +23,16 @@ struct TuneOptions {
   bool exact = false;
   bool json = false;
   bool write = false;
+  bool anew = false;  ///< do not go on where an earlier tuning was cut off
   std::vector<std::string> skip;
   std::vector<std::string> allow;
-};
-
-/// A folder of our own that goes with everything in it.
-class Workplace {
- public:
-  Workplace();
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-  ~Workplace();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 /// One session of tuning: everything that starts the program. The first Ctrl-C asks for the best so far.
 class Tuner {
  public:
-  Tuner(const TuneOptions& options, const AgentPaths& agent, const show::Style& style);
+  /// Trials go into `folder`; those that it has already are not started again.
+  Tuner(const TuneOptions& options, const AgentPaths& agent, const show::Style& style, const std::string& folder);
 
   model::Tuning tune();
   /// The plan in the user's own source.
@@ -78,7 +67,6 @@ class Tuner {
 
   const TuneOptions& options_;
   const show::Style& style_;
-  Workplace work_;
   tune::TrialSetup setup_;
   std::chrono::steady_clock::time_point started_;
   std::vector<model::Advice> advice_;  ///< from the newest look

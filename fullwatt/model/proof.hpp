@@ -127,6 +127,25 @@ struct TriedFix {
   }
 };
 
+/// Two starts with one seed: the program as it is, and with the plan. Long series of losses are thinned out.
+struct ProvedPair {
+  static constexpr std::size_t kMostLosses = 200;
+
+  int seed_offset = 0;
+  double without_ms = 0;
+  double with_ms = 0;
+  std::vector<double> losses_without;
+  std::vector<double> losses_with;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("seed_offset", self.seed_offset);
+    visit("without_ms", self.without_ms);
+    visit("with_ms", self.with_ms);
+    visit("losses_without", self.losses_without);
+    visit("losses_with", self.losses_with);
+  }
+};
+
 /// What would be changed in a file of the user's, as `diff -u` writes it.
 struct SourceDiff {
   std::string file;
@@ -164,6 +183,7 @@ struct Tuning {
   bool interrupted = false;  ///< by the user, who gets the best so far
   SpeedProof speed;
   LossProof loss;
+  std::vector<ProvedPair> pairs;       ///< of the proof
   std::vector<SourceDiff> source;      ///< the plan written into the user's own files, as far as that is possible
   std::vector<std::string> in_source;  ///< fixes that are in it
   std::vector<Advice> advice;
@@ -180,6 +200,7 @@ struct Tuning {
     visit("interrupted", self.interrupted);
     visit("speed", self.speed);
     visit("loss", self.loss);
+    visit("pairs", self.pairs);
     visit("source", self.source);
     visit("in_source", self.in_source);
     visit("advice", self.advice);

@@ -62,6 +62,15 @@ std::size_t as_many_samples(const model::Trial& trial, const model::Trial& other
   return std::min(std::max<std::size_t>(wanted, 1), trial.losses.size());
 }
 
+/// Means of neighbours where there are more than a drawing can show.
+std::vector<double> thinned(const std::vector<double>& losses) {
+  const auto group = losses.size() / model::ProvedPair::kMostLosses + 1;
+  std::vector<double> means;
+  for (std::size_t i = 0; i + group <= losses.size(); i += group)
+    means.push_back(mean(std::span(losses).subspan(i, group)));
+  return means;
+}
+
 /// The last losses without the plan, and how much higher those with it are.
 Verdict judge(const std::vector<double>& before, const std::vector<double>& differences, model::LossProof& proof) {
   proof.margin = std::max(deviation(before), kLeastMargin * std::abs(mean(before)));
@@ -120,6 +129,16 @@ std::pair<model::GpuWork, model::GpuWork> gpu_work(std::span<const Pair> pairs) 
     return work;
   };
   return {mean(&Pair::first), mean(&Pair::second)};
+}
+
+std::vector<model::ProvedPair> told(std::span<const Pair> pairs) {
+  std::vector<model::ProvedPair> all;
+  for (const auto& [before, after] : pairs) {
+    if (!is_measured(before) || !is_measured(after)) continue;
+    all.push_back(
+        {before.seed_offset, mean(before.step_ms), mean(after.step_ms), thinned(before.losses), thinned(after.losses)});
+  }
+  return all;
 }
 
 model::LossProof prove_losses(std::span<const Pair> pairs) {

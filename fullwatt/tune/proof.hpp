@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fullwatt/model/proof.hpp"
 
@@ -24,5 +25,8 @@ std::pair<model::GpuWork, model::GpuWork> gpu_work(std::span<const Pair> pairs);
 
 /// Compares the mean loss of the last half of the steps, pair by pair, after the same number of samples.
 model::LossProof prove_losses(std::span<const Pair> pairs);
+
+/// The pairs that were measured, as a report shows them.
+std::vector<model::ProvedPair> told(std::span<const Pair> pairs);
 
 }  // namespace fullwatt::tune

@@ -26,13 +26,29 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kWarmUp = 12;  ///< steps until the agent's own hooks are settled
 constexpr std::size_t kTailLines = 3;
 
-base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
-  auto environment = setup.environment(run);
-  environment["FULLWATT_STEPS"] = std::to_string(request.steps);
+nlohmann::json asked_of_agent(const TrialRequest& request) {
   nlohmann::json wanted{{"losses", request.losses}, {"seed_offset", request.seed_offset}};
   if (!request.turns.fixes.empty())
     wanted["turns"] = {{"fixes", request.turns.fixes}, {"pairs", request.turns.pairs}, {"steps", request.turns.steps}};
-  environment["FULLWATT_TRIAL"] = wanted.dump();
+  return wanted;
+}
+
+/// Everything that makes one trial another one.
+nlohmann::json told(const TrialRequest& request) {
+  return {{"plan", plan_for_agent(request.plan)},
+          {"steps", request.steps},
+          {"windows", request.windows},
+          {"agent", asked_of_agent(request)}};
+}
+
+std::string note_of(const std::string& folder, int number) {
+  return fmt::format("{}/{}/trial.json", folder, number);
+}
+
+base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
+  auto environment = setup.environment(run);
+  environment["FULLWATT_STEPS"] = std::to_string(request.steps);
+  environment["FULLWATT_TRIAL"] = asked_of_agent(request).dump();
   if (!request.windows) environment["FULLWATT_WINDOWS"] = "off";
   // Experiment loggers write to a service, which no layer of files holds back.
   environment["WANDB_MODE"] = "offline";
@@ -143,13 +159,35 @@ void measure(const model::Run& run, const model::TrainingProcess& trainer, model
 
 }  // namespace
 
-model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
+namespace {
+
+model::Trial new_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
   model::Trial trial;
   trial.plan = request.plan;
   trial.seed_offset = request.seed_offset;
   trial.folder = fmt::format("{}/{}/run", setup.folder, number);
+  return trial;
+}
+
+/// What the run folder has to say.
+void read_folder(model::Trial& trial) {
+  std::vector<std::string> remarks;
+  const auto run = record::read_run(trial.folder, remarks);
+  const auto* trainer = run ? trainer_of(*run) : nullptr;
+  if (trainer != nullptr) {
+    measure(*run, *trainer, trial);
+  } else if (trial.failure.empty()) {
+    trial.failure = "it made no training step";
+  }
+}
+
+}  // namespace
+
+model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
+  auto trial = new_trial(setup, request, number);
   const auto scratch = fmt::format("{}/{}/sandbox", setup.folder, number);
   std::error_code error;
+  fs::remove_all(fs::path(trial.folder).parent_path(), error);  // of one that was cut off
   fs::create_directories(trial.folder, error);
   fs::create_directories(scratch, error);
   base::ChildOptions options;
@@ -167,7 +205,6 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   }
   trial.seconds = ended->seconds;
   trial.failure = failure_of(*ended);
-  std::vector<std::string> remarks;
   record::shrink_spools(trial.folder);
   model::RunInfo info;
   info.command = setup.command;
@@ -175,14 +212,31 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   info.gpus = sampler.status().gpus;
   info.sampler = sampler.status().reason;
   if (const auto written = record::write_info(trial.folder, info); !written) trial.failure = written.error().message;
-  const auto run = record::read_run(trial.folder, remarks);
-  const auto* trainer = run ? trainer_of(*run) : nullptr;
-  if (trainer != nullptr) {
-    measure(*run, *trainer, trial);
-  } else if (trial.failure.empty()) {
-    trial.failure = "it made no training step";
-  }
+  read_folder(trial);
   return trial;
+}
+
+void keep_trial(const TrialSetup& setup, const TrialRequest& request, const model::Trial& trial, int number) {
+  std::ofstream(note_of(setup.folder, number))
+      << nlohmann::json{{"asked", told(request)}, {"seconds", trial.seconds}, {"failure", trial.failure}}.dump();
+}
+
+std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
+  std::ifstream file(note_of(setup.folder, number));
+  const auto note = nlohmann::json::parse(file, nullptr, false);
+  if (note.is_discarded() || !note.is_object() || note.value("asked", nlohmann::json{}) != told(request))
+    return std::nullopt;
+  auto trial = new_trial(setup, request, number);
+  trial.seconds = note.value("seconds", 0.0);
+  trial.failure = note.value("failure", std::string{});
+  read_folder(trial);
+  return trial;
+}
+
+int kept_trials(const std::string& folder) {
+  int count = 0;
+  while (fs::exists(note_of(folder, count + 1))) ++count;
+  return count;
 }
 
 }  // namespace fullwatt::tune

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,12 @@ struct TrialSetup {
 
 /// Starts the program once, in a sandbox, for that many steps. What goes wrong is told in the trial itself.
 model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number);
+
+/// Writes down that a trial is over, so that a tuning that is cut off can go on behind it.
+void keep_trial(const TrialSetup& setup, const TrialRequest& request, const model::Trial& trial, int number);
+/// The trial of that number if it is over and was the same; nothing otherwise.
+std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number);
+/// How many are kept, counted from the first.
+int kept_trials(const std::string& folder);
 
 }  // namespace fullwatt::tune

@@ -1,12 +1,17 @@
 // `fullwatt tune` on a small training of real PyTorch: the plan it writes, the proof, and that nothing else is written.
 
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "tests/support/temp_folder.hpp"
 #include "tests/support/watched_test.hpp"
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/tune/trial.hpp"
 
 namespace fullwatt::tests {
 namespace {
@@ -41,24 +46,58 @@ class TuneTest : public WatchedTest {
     WatchedTest::SetUp();
     environment_["CUDA_VISIBLE_DEVICES"] = "";
   }
-  base::ChildResult tune(const std::string& program) const {
-    return run({FULLWATT_PROGRAM, "tune", "--seeds", "3", "--output", folder_ / "plan.yaml", "--", python_, program});
+  std::vector<std::string> command(const std::string& program) const {
+    return {FULLWATT_PROGRAM, "tune", "--seeds", "3", "--output", folder_ / "plan.yaml", "--", python_, program};
+  }
+  /// Starts it and kills it as soon as so many trials are over; false when it ended before.
+  bool cut_off(const std::string& program, int trials) const {
+    const int child = ::fork();
+    if (child == 0) {
+      auto argv = command(program);
+      std::vector<char*> words;
+      for (auto& word : argv) words.push_back(word.data());
+      words.push_back(nullptr);
+      for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
+      ::execv(words[0], words.data());
+      ::_exit(127);
+    }
+    int status = 0;
+    while (::waitpid(child, &status, WNOHANG) == 0) {
+      const auto tunes = record::list_runs(home_ / "tunes");
+      if (!tunes.empty() && tune::kept_trials(home_ / ("tunes/" + tunes.front())) >= trials) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, &status, 0);
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
   }
   /// Such as inside a chroot.
   static bool no_sandbox(const base::ChildResult& result) { return contains(result.out, "Trials need"); }
 };
 
-TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFaster) {
-  const auto result = tune(folder_.write("train.py", std::string(kTraining)));
+TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
+  const auto program = folder_.write("train.py", std::string(kTraining));
+  const bool is_cut = cut_off(program, 2);
+  const auto result = run(command(program));
   if (no_sandbox(result)) GTEST_SKIP() << result.out;
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(is_cut);
+  EXPECT_TRUE(contains(result.err, "goes on where it was cut off: 2 starts")) << result.err;
+  const auto tunes = record::list_runs(home_ / "tunes");
+  ASSERT_EQ(tunes.size(), 1U);
+  const auto kept = fs::path(home_ / "tunes") / tunes[0];
+  EXPECT_TRUE(contains(read_all(kept / "report.html"), "sample-cache"));
+  EXPECT_EQ(model::Json::parse(read_all(kept / "tuning.json"))["proved"], true);
+  EXPECT_FALSE(fs::exists(kept / "1")) << "trials are taken away";
   EXPECT_TRUE(contains(read_all(folder_ / "plan.yaml"), "id: sample-cache")) << result.out << result.err;
   EXPECT_TRUE(contains(result.out, "the loss is not worse")) << result.out;
   EXPECT_FALSE(fs::exists(folder_ / "checkpoint.pt")) << "a trial wrote into the user's folder";
 }
 
 TEST_F(TuneTest, AProgramThatFailsIsToldWithItsOwnWords) {
-  const auto result = tune(folder_.write("train.py", "raise ValueError('no such data set')\n"));
+  const auto result = run(command(folder_.write("train.py", "raise ValueError('no such data set')\n")));
   if (no_sandbox(result)) GTEST_SKIP() << result.out;
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_TRUE(contains(result.out, "no such data set")) << result.out;

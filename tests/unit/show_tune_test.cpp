@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/show/tune_html.hpp"
 #include "fullwatt/show/tune_json.hpp"
 #include "fullwatt/show/tune_text.hpp"
 
@@ -48,6 +49,7 @@ model::Tuning sample() {
   tuning.advice = {{"several", {{"share", "25 %"}, {"value", "3.0"}, {"limit", "24"}, {"count", "4"}}}};
   tuning.speed = {4.9, 4.7, 5.1, 5};
   tuning.loss = {.verdict = model::LossProof::Verdict::not_worse, .margin = 0.1, .pairs = 5, .steps = 100};
+  tuning.pairs = {{0, 40, 8, {2, 1.5, 1}, {2, 1.4, 1.1}}, {1, 41, 8.5, {2.2, 1.6, 1.2}, {}}};
   return tuning;
 }
 
@@ -85,6 +87,32 @@ TEST(TuneTextTest, ChineseHasItsWords) {
   EXPECT_TRUE(contains(tune_text(sample(), Style{.language = catalog::Language::zh}), "前后对比"));
 }
 
+TEST(TuneHtmlTest, ThePageHasTheProofTheLossesAndTheSource) {
+  const auto page = tune_html(sample(), Style{});
+  for (const auto* part :
+       {"With the plan this training is 4.90× as fast", "<dt>samples/s</dt><dd>4,000<small>was 800</small>",
+        "<code>sample-cache</code>", "<td class=\"n\">+290</td>", "<path class=\"plain\" d=\"M0.0 ",
+        "<path class=\"plan\" d=\"M0.0 ", "no faster", "<span class=\"add\">+b</span>", "4 such trainings"})
+    EXPECT_TRUE(contains(page, part)) << part << "\n" << page;
+  EXPECT_FALSE(contains(page, "://")) << "it loads nothing";
+}
+
+TEST(TuneHtmlTest, NamesAreOnlyText) {
+  auto tuning = sample();
+  tuning.tried[2].reason = "<script>alert(1)</script>";
+  tuning.source[0].diff = "+<img src=x>\n";
+  const auto page = tune_html(tuning, Style{});
+  EXPECT_FALSE(contains(page, "<script>"));
+  EXPECT_FALSE(contains(page, "<img"));
+}
+
+TEST(TuneHtmlTest, WithoutAPlanOrAProgramItSaysWhy) {
+  model::Tuning nothing;
+  EXPECT_TRUE(contains(tune_html(nothing, Style{}), "No fix makes this training faster"));
+  nothing.failure = "exit code 1";
+  EXPECT_TRUE(contains(tune_html(nothing, Style{}), "exit code 1"));
+}
+
 TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   const auto schema = Json::parse(tests::read_all(std::string(FULLWATT_SOURCE) + "/docs/tune.schema.json"));
   auto json = tune_json(sample());
@@ -102,6 +130,7 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   same(json["tried"][1], parts["tried"]["items"]);
   same(json["speed"], parts["speed"]);
   same(json["loss"], parts["loss"]);
+  same(json["pairs"][0], parts["pairs"]["items"]);
   same(json["source"][0], parts["source"]["items"]);
   same(json["advice"][0], parts["advice"]["items"]);
   same(json["gpu_before"], schema["$defs"]["work"]);

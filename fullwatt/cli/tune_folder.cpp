@@ -1,0 +1,102 @@
+#include "fullwatt/cli/tune_folder.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/record/run_folder.hpp"
+#include "fullwatt/show/tune_html.hpp"
+#include "fullwatt/show/tune_json.hpp"
+#include "fullwatt/show/version.hpp"
+
+namespace fullwatt::cli {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kAsked = "asked.json";
+constexpr const char* kAnswer = "tuning.json";
+constexpr const char* kPage = "report.html";
+
+std::string tunes_folder(const base::Environment& environment) {
+  return (fs::path(record::runs_folder(environment)).parent_path() / "tunes").string();
+}
+
+/// What must be the same for one tuning to go on where another was cut off.
+std::string asked(const TuneOptions& options) {
+  model::Json files = model::Json::object();
+  std::error_code error;
+  for (const auto& word : options.command) {
+    if (!fs::is_regular_file(word, error)) continue;
+    files[word] = {fs::file_size(word, error), fs::last_write_time(word, error).time_since_epoch().count()};
+  }
+  return model::Json{{"version", show::kVersion},  {"folder", fs::current_path(error).string()},
+                     {"command", options.command}, {"files", files},
+                     {"exact", options.exact},     {"skip", options.skip},
+                     {"allow", options.allow}}
+      .dump();
+}
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The folder for itself, or -1 when another tuning is at work there.
+int lock(const std::string& folder) {
+  const int file = ::open((fs::path(folder) / kAsked).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+  if (file >= 0) ::close(file);
+  return -1;
+}
+
+base::Result<void> write(const fs::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (file.flush()) return {};
+  return base::fail(base::Error::Kind::unavailable, path.string() + " cannot be written",
+                    "Name another place with FULLWATT_HOME.");
+}
+
+}  // namespace
+
+base::Result<TuneFolder> TuneFolder::open(const base::Environment& environment, const TuneOptions& options) {
+  const auto tunes = tunes_folder(environment);
+  const auto wanted = asked(options);
+  for (const auto& id : record::list_runs(tunes)) {
+    const auto folder = fs::path(tunes) / id;
+    if (options.anew || fs::exists(folder / kAnswer) || content(folder / kAsked) != wanted) continue;
+    if (const int held = lock(folder.string()); held >= 0) return TuneFolder(folder.string(), held);
+  }
+  const auto folder = record::create_run_folder(tunes);
+  if (!folder) return std::unexpected(folder.error());
+  if (const auto written = write(fs::path(*folder) / kAsked, wanted); !written) return std::unexpected(written.error());
+  return TuneFolder(*folder, lock(*folder));
+}
+
+TuneFolder::TuneFolder(std::string path, int lock)
+    : path_(std::move(path)), lock_(lock), kept_(tune::kept_trials(path_)) {}
+
+TuneFolder::TuneFolder(TuneFolder&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), kept_(other.kept_) {}
+
+TuneFolder::~TuneFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+base::Result<void> TuneFolder::finish(const model::Tuning& tuning, const show::Style& style) {
+  if (auto written = write(fs::path(path_) / kPage, show::tune_html(tuning, style)); !written) return written;
+  if (tuning.interrupted) return {};
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    if (entry.is_directory(error)) fs::remove_all(entry.path(), error);
+  }
+  return write(fs::path(path_) / kAnswer, model::dump(show::tune_json(tuning), 2) + "\n");
+}
+
+}  // namespace fullwatt::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "fullwatt/base/error.hpp"
+#include "fullwatt/base/process.hpp"
+#include "fullwatt/cli/tuner.hpp"
+#include "fullwatt/model/proof.hpp"
+
+namespace fullwatt::cli {
+
+/// Where one tuning keeps its trials while it runs, and its answer afterwards: a folder beside those of the runs. A
+/// tuning that was cut off has no answer; the next one with the same command, options and program goes on in its
+/// folder.
+class TuneFolder {
+ public:
+  static base::Result<TuneFolder> open(const base::Environment& environment, const TuneOptions& options);
+  TuneFolder(TuneFolder&& other) noexcept;
+  TuneFolder& operator=(TuneFolder&&) = delete;
+  ~TuneFolder();
+
+  const std::string& path() const { return path_; }
+  /// Trials that an earlier tuning has left.
+  int kept() const { return kept_; }
+
+  /// Writes report.html; and, unless the tuning may go on later, tuning.json, and takes the trials away.
+  base::Result<void> finish(const model::Tuning& tuning, const show::Style& style);
+
+ private:
+  TuneFolder(std::string path, int lock);
+
+  std::string path_;
+  int lock_ = -1;  ///< held while a tuning is at work here
+  int kept_ = 0;
+};
+
+}  // namespace fullwatt::cli

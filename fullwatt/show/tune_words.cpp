@@ -1,0 +1,96 @@
+#include "fullwatt/show/tune_words.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "catalog/fixes.hpp"
+#include <fmt/format.h>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/show/numbers.hpp"
+
+namespace fullwatt::show::tune_words {
+
+std::string say(std::string_view key, const Style& style, const Facts& facts) {
+  return plain_symbols(style, fill(catalog::label(key, style.language), facts));
+}
+
+std::string factor(double speedup) {
+  return fmt::format("{:.2f}×", speedup);
+}
+
+std::string title_of(const std::string& fix, const Style& style) {
+  const auto* known = catalog::find_fix(fix);
+  return plain_symbols(style,
+                       known != nullptr ? std::string(known->title.in(style.language)) : base::printable(fix, 40));
+}
+
+std::string verdict(const model::Tuning& tuning, const Style& style) {
+  if (!tuning.failure.empty()) return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}});
+  if (tuning.plan.fixes.empty()) return say("tune_nothing", style);
+  const auto* key = tuning.is_proved() ? "tune_proved" : tuning.interrupted ? "tune_interrupted" : "tune_not_proved";
+  return say(key, style,
+             {{"factor", factor(tuning.speed.speedup)},
+              {"count", std::to_string(tuning.plan.fixes.size())},
+              {"ms", figure(tuning.before_ms)},
+              {"step", figure(tuning.after_ms)}});
+}
+
+std::string speed(const model::SpeedProof& speed, const Style& style) {
+  return say(speed.is_faster() ? "tune_faster" : "tune_not_faster", style,
+             {{"factor", factor(speed.speedup)},
+              {"value", fmt::format("{}–{}", factor(speed.low), factor(speed.high))},
+              {"count", std::to_string(speed.pairs)}});
+}
+
+std::string loss(const model::LossProof& loss, const Style& style) {
+  return say("tune_loss_" + base::lower(std::string(to_string(loss.verdict))), style,
+             {{"value", fmt::format("{:+.3g}", loss.difference)},
+              {"limit", fmt::format("{:.3g}", loss.margin)},
+              {"count", std::to_string(loss.pairs)},
+              {"step", std::to_string(loss.steps)},
+              {"reason", base::printable(loss.reason, 200)}});
+}
+
+std::string advice(const model::Advice& advice, const Style& style) {
+  return say("tune_advice_" + advice.id, style, advice.facts);
+}
+
+double gain_ms(const model::TriedFix& tried) {
+  return tried.before_ms.value_or(0) - tried.after_ms.value_or(0);
+}
+
+std::vector<model::TriedFix> kept_by_gain(const model::Tuning& tuning) {
+  std::vector<model::TriedFix> kept;
+  std::ranges::copy_if(tuning.tried, std::back_inserter(kept), &model::TriedFix::kept);
+  std::ranges::stable_sort(kept, std::ranges::greater(), gain_ms);
+  return kept;
+}
+
+std::vector<std::string> left_to_write(const model::Tuning& tuning) {
+  std::vector<std::string> rest;
+  for (const auto& fix : tuning.plan.fixes) {
+    if (std::ranges::find(tuning.in_source, fix.id) == tuning.in_source.end()) rest.push_back(fix.id);
+  }
+  return rest;
+}
+
+std::vector<BeforeAfter> before_and_after(const model::Tuning& tuning, const Style& style) {
+  std::vector<BeforeAfter> rows{{say("tune_step", style), figure(tuning.before_ms), figure(tuning.after_ms)}};
+  const auto rate = [&](double ms) { return ms > 0 ? figure(1e3 * tuning.samples_per_step / ms) : std::string(); };
+  if (tuning.samples_per_step > 0)
+    rows.push_back({say("tune_samples", style), rate(tuning.before_ms), rate(tuning.after_ms)});
+  const auto add = [&](std::string_view label, std::optional<double> model::GpuWork::* member, double scale) {
+    const auto text = [&](const model::GpuWork& gpu) {
+      return plain_symbols(style, gpu.*member ? figure(*(gpu.*member) / scale) : "–");
+    };
+    if (tuning.gpu_before.*member || tuning.gpu_after.*member)
+      rows.push_back({say(label, style), text(tuning.gpu_before), text(tuning.gpu_after)});
+  };
+  add("tune_watts", &model::GpuWork::watts, 1);
+  add("tune_utilization", &model::GpuWork::utilization_percent, 1);
+  add("tune_memory", &model::GpuWork::memory_bytes, 1e9);
+  return rows;
+}
+
+}  // namespace fullwatt::show::tune_words
