@@ -1,7 +1,8 @@
 // Turns the catalogue's YAML into C++ tables at build time, and refuses what is incomplete.
 // Usage: catalog_compile OUTPUT.cpp versions.yaml architectures.yaml codes.yaml labels.yaml gpus.yaml fixes.yaml
-// findings/*.yaml
+// starting_points.yaml findings/*.yaml
 
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -330,8 +331,39 @@ void fixes(std::ostream& out, const std::string& file, const std::set<std::strin
   out << "};\n";
 }
 
+/// Rows by a falling limit, the last of which is 0.
+void falling(const YAML::Node& rows, const std::string& where, const std::string& limit) {
+  double before = HUGE_VAL;
+  for (const auto& row : rows) {
+    const auto now = row[limit].as<double>();
+    if (now >= before) refuse(where, "'" + limit + "' does not fall");
+    before = now;
+  }
+  if (before != 0) refuse(where, "the last row must fit everything");
+}
+
+void starting_points(std::ostream& out, const std::string& file) {
+  const auto document = YAML::LoadFile(file);
+  falling(document["cards"], "cards", "least_gb");
+  falling(document["data"], "data", "least_samples");
+  const auto fields = [&](const YAML::Node& row, const std::string& where, const std::vector<std::string>& names) {
+    std::string text;
+    for (const auto& name : names) text += required(row, where, name.c_str()) + ", ";
+    return text;
+  };
+  out << "constexpr StartingCard kStartingCards[] = {\n";
+  for (const auto& row : document["cards"])
+    out << "    {" << fields(row, "cards", {"least_gb", "batch", "workers", "prefetch", "on_gpu", "recompute"})
+        << literal(required(row, "cards", "such_as")) << "},\n";
+  out << "};\nconstexpr StartingData kStartingData[] = {\n";
+  for (const auto& row : document["data"])
+    out << "    {" << fields(row, "data", {"least_samples", "batch", "workers", "prefetch"}) << "},\n";
+  out << "};\n";
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 8) refuse("usage", "OUTPUT versions architectures codes labels gpus fixes findings…");
+  if (arguments.size() < 9)
+    refuse("usage", "OUTPUT versions architectures codes labels gpus fixes starting_points findings…");
   std::ofstream out(arguments[0]);
   out << "#include \"catalog/tables.hpp\"\n\nnamespace fullwatt::catalog {\nnamespace {\n\n";
   versions(out, arguments[1]);
@@ -340,14 +372,16 @@ int run(const std::vector<std::string>& arguments) {
   labels(out, arguments[4]);
   gpus(out, arguments[5]);
   Compiler compiler;
-  for (std::size_t i = 7; i < arguments.size(); ++i) compiler.findings(arguments[i]);
+  for (std::size_t i = 8; i < arguments.size(); ++i) compiler.findings(arguments[i]);
   compiler.check_references();
   fixes(out, arguments[6], compiler.ids);
+  starting_points(out, arguments[7]);
   out << compiler.arrays.str() << "constexpr Entry kEntries[] = {\n"
       << compiler.table() << "};\n\n}  // namespace\n\n"
       << "const Tables& tables() {\n  static constexpr Tables kTables{kEntries, kArchitectures, kCudaFloors, "
          "kBranchCudas,"
-      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels, kGpuCards, kGpuRates, kFixes};\n  return "
+      << " kTorchWheels, k_nvml_codes, k_cuda_codes, kLabels, kGpuCards, kGpuRates, kFixes, kStartingCards, "
+         "kStartingData};\n  return "
          "kTables;\n}\n\n}  // "
          "namespace "
          "fullwatt::catalog\n";

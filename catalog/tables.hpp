@@ -6,6 +6,7 @@
 #include "catalog/catalog.hpp"
 #include "catalog/fixes.hpp"
 #include "catalog/gpus.hpp"
+#include "catalog/starting_points.hpp"
 
 namespace fullwatt::catalog {
 
@@ -32,6 +33,8 @@ struct Tables {
   std::span<const GpuCard> gpu_cards;
   std::span<const GpuRate> gpu_rates;
   std::span<const Fix> fixes;
+  std::span<const StartingCard> starting_cards;  ///< by falling memory, the last one fits all
+  std::span<const StartingData> starting_data;   ///< by falling number, the last one fits all
 };
 const Tables& tables();
 

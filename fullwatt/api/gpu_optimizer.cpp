@@ -1,6 +1,9 @@
 #include "fullwatt/api/gpu_optimizer.hpp"
 
 #include <algorithm>
+#include <thread>
+
+#include "catalog/starting_points.hpp"
 
 #include "fullwatt/base/version.hpp"
 #include "fullwatt/tune/batch_size.hpp"
@@ -9,8 +12,7 @@ namespace fullwatt::api {
 namespace {
 
 constexpr std::uint64_t kGigabyte = 1ULL << 30;
-constexpr std::uint64_t kSmallCard = 8 * kGigabyte;   ///< where memory is what is short
-constexpr std::uint64_t kLargeCard = 16 * kGigabyte;  ///< where a data set may stay
+constexpr std::uint64_t kLeastForSamples = 4 * kGigabyte;  ///< less holds hardly any data set
 
 bool has(const GpuStatus& gpu, const char* capability) {
   return !gpu.compute_capability.empty() &&
@@ -70,11 +72,21 @@ MemoryConfig GpuOptimizer::setup_memory_optimization() {
   const auto total = device.gpu->memory_total_bytes.value_or(0);
   config.usable_bytes = tune::usable_bytes(total, others_of(*device.gpu));
   config.allocator = "expandable_segments:True";
-  config.cache_samples = total >= kLargeCard;
-  config.activation_checkpoints = total <= kSmallCard;
+  const auto start = catalog::starting_point(static_cast<double>(total) / static_cast<double>(kGigabyte));
+  config.cache_samples = total * static_cast<std::uint64_t>(start.on_gpu_percent) / 100 >= kLeastForSamples;
+  config.activation_checkpoints = start.recompute;
   config.reason = device.gpu->device_name + " has " + std::to_string(total / kGigabyte) + " GB, of which " +
                   std::to_string(config.usable_bytes / kGigabyte) + " can be used by one training.";
   return config;
+}
+
+StartingValues GpuOptimizer::starting_values(std::uint64_t samples) {
+  const auto device = optimize_device_selection();
+  const auto bytes = device.gpu ? device.gpu->memory_total_bytes.value_or(0) : 0;
+  const auto start = catalog::starting_point(static_cast<double>(bytes) / static_cast<double>(kGigabyte), samples);
+  const auto cpus = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return {start.batch, std::min(start.workers, cpus), start.prefetch,
+          "As on cards such as " + std::string(start.such_as) + "; to be corrected by measuring."};
 }
 
 std::uint64_t GpuOptimizer::optimize_batch_size(std::uint64_t model_size, std::uint64_t gpu_memory) {

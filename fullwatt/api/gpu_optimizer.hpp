@@ -36,6 +36,14 @@ struct MemoryConfig {
   std::string reason;
 };
 
+/// Where settings begin on this card, before anything is measured.
+struct StartingValues {
+  int batch = 0;
+  int workers = 0;  ///< of the loader
+  int prefetch = 0;
+  std::string reason;
+};
+
 /// What some steps with one batch size took.
 struct BatchMeasurement {
   std::uint64_t batch = 0;
@@ -63,6 +71,8 @@ class GpuOptimizer {
   OptimizedDevice optimize_device_selection();
   MixedPrecisionConfig configure_mixed_precision();
   MemoryConfig setup_memory_optimization();
+  /// For a data set of so many samples; 0: not known.
+  StartingValues starting_values(std::uint64_t samples = 0);
 
   /// From the bytes of a model's parameters and of the card's memory: a batch that should fit an ordinary network
   /// trained with Adam in float32, a power of two; 0 when the model itself does not fit. An estimate, no more.

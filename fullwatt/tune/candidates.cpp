@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "catalog/fixes.hpp"
+#include "catalog/starting_points.hpp"
 
+#include "fullwatt/base/text.hpp"
 #include "fullwatt/base/version.hpp"
 
 namespace fullwatt::tune {
@@ -15,7 +17,6 @@ using Settings = std::map<std::string, std::string>;
 using Proposal = std::optional<Candidate>;
 constexpr std::uint64_t kGigabyte = 1ULL << 30;
 constexpr int kMostWorkers = 16;
-constexpr int kPrefetch = 4;
 
 Proposal propose(std::string why, Settings settings = {}) {
   return Candidate{{{}, std::move(settings), std::nullopt}, std::move(why)};
@@ -143,15 +144,32 @@ Proposal allocator(const Situation& now) {
   return for_finding(now, "allocator", {{"settings", "expandable_segments:True"}});
 }
 
-/// A part of the smallest card that samples may take; the agent looks again at what is free.
-std::uint64_t gpu_gigabytes(const Situation& now) {
-  constexpr std::uint64_t kPart = 2;
+/// The memory of the smallest card.
+std::uint64_t card_bytes(const Situation& now) {
   std::uint64_t least = 0;
   for (const auto& gpu : now.facts.gpus) {
     const auto bytes = gpu.memory_bytes.value_or(0);
     if (least == 0 || bytes < least) least = bytes;
   }
-  return least / kPart / kGigabyte;
+  return least;
+}
+
+/// Where settings begin on this card with this data.
+catalog::StartingPoint starting_point(const Situation& now) {
+  const auto* loader = now.facts.training_loader();
+  return catalog::starting_point(static_cast<double>(card_bytes(now)) / static_cast<double>(kGigabyte),
+                                 loader != nullptr ? loader->dataset_length.value_or(0) : 0);
+}
+
+/// As many as the loader was seen to need, else as a card like this usually does.
+int workers(const Situation& now) {
+  for (const auto* id : {"loader-workers-too-few", "loader-workers-zero"}) {
+    const auto* finding = now.explanation.find(id);
+    if (finding == nullptr || !finding->facts.contains("expected")) continue;
+    if (const auto wanted = base::number<int>(finding->facts.at("expected")))
+      return std::clamp(*wanted, 1, std::min(now.cpus, kMostWorkers));
+  }
+  return std::min(now.cpus, starting_point(now).workers);
 }
 
 Proposal sample_cache(const Situation& now) {
@@ -163,20 +181,22 @@ Proposal sample_cache(const Situation& now) {
   // Where the CPUs do the training, a thread that goes ahead would be in its way.
   if (on_gpu(now)) {
     settings["ahead"] = "true";
-    settings["gpu_gigabytes"] = std::to_string(gpu_gigabytes(now));
+    // The agent looks again at what is free.
+    const auto part = static_cast<std::uint64_t>(starting_point(now).on_gpu_percent);
+    settings["gpu_gigabytes"] = std::to_string(card_bytes(now) * part / 100 / kGigabyte);
   }
   return for_finding(now, "sample-cache", std::move(settings));
 }
 
 Proposal loader_workers(const Situation& now) {
   const auto* loader = now.facts.training_loader();
-  const auto count = std::min(now.cpus, kMostWorkers);
-  if (loader == nullptr || loader->iterable || loader->num_workers == count) return std::nullopt;
+  const auto count = workers(now);
+  if (loader == nullptr || loader->iterable || loader->num_workers.value_or(0) >= count) return std::nullopt;
   return for_finding(now, "loader-workers", {{"count", std::to_string(count)}});
 }
 
 Proposal loader_prefetch(const Situation& now) {
-  return for_finding(now, "loader-prefetch", {{"factor", std::to_string(kPrefetch)}});
+  return for_finding(now, "loader-prefetch", {{"factor", std::to_string(starting_point(now).prefetch)}});
 }
 
 Proposal loader_persistent(const Situation& now) {

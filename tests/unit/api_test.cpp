@@ -80,6 +80,10 @@ TEST(GpuOptimizerTest, ALaptopTrainsOnItsDiscreteGpuInBfloat16) {
   EXPECT_LT(memory.usable_bytes, 6ULL << 30U);
   EXPECT_TRUE(memory.activation_checkpoints);
   EXPECT_FALSE(memory.cache_samples);
+  const auto start = optimizer.starting_values(50'000);
+  EXPECT_EQ(start.batch, 64);
+  EXPECT_GE(start.workers, 1);
+  EXPECT_NE(start.reason.find("RTX 4050"), std::string::npos);
 }
 
 TEST(GpuOptimizerTest, WithoutAGpuNothingIsPromised) {

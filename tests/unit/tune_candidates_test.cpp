@@ -107,5 +107,34 @@ TEST(TuneCandidatesTest, FindingsBringTheirFixesWithSettingsForThisMachine) {
   EXPECT_TRUE(has(training.ids(), "loader-persistent"));
 }
 
+const Candidate& find(const std::vector<Candidate>& all, std::string_view id) {
+  return *std::ranges::find(all, id, [](const auto& one) { return one.fix.id; });
+}
+
+TEST(TuneCandidatesTest, SettingsBeginWhereTheCardAndTheDataSay) {
+  auto training = image_training("cuda:0");
+  training.facts.gpus[0].memory_bytes = 141ULL << 30;
+  training.facts.loaders[0].dataset_length = 2'000'000;
+  training.find("loader-workers-zero");
+  training.find("loader-prefetch-small");
+  const auto large = candidates({training.explanation, training.facts, 64, 64ULL << 30});
+  EXPECT_EQ(find(large, "loader-workers").fix.settings.at("count"), "24");
+  EXPECT_EQ(find(large, "loader-prefetch").fix.settings.at("factor"), "8");
+  EXPECT_EQ(find(large, "sample-cache").fix.settings.at("gpu_gigabytes"), "70");
+  training.facts.gpus[0].memory_bytes = 6ULL << 30;
+  training.facts.loaders[0].dataset_length = 5'000;
+  const auto small = candidates({training.explanation, training.facts, 64, 64ULL << 30});
+  EXPECT_EQ(find(small, "loader-workers").fix.settings.at("count"), "2");
+  EXPECT_EQ(find(small, "sample-cache").fix.settings.at("gpu_gigabytes"), "1");
+}
+
+TEST(TuneCandidatesTest, WhatWasMeasuredCountsMoreThanWhereSettingsBegin) {
+  auto training = image_training("cuda:0");
+  training.find("loader-workers-too-few");
+  training.explanation.findings.back().facts["expected"] = "11";
+  const auto found = candidates({training.explanation, training.facts, 64, 64ULL << 30});
+  EXPECT_EQ(find(found, "loader-workers").fix.settings.at("count"), "11");
+}
+
 }  // namespace
 }  // namespace fullwatt::tune

@@ -105,7 +105,7 @@ Matches workers_zero(const Case& examined) {
   const double gain = seen.work.gain_with(std::max(1.0, seen.cpus > 0 ? std::min(seen.cpus - 1, 8.0) : 4));
   auto match = start(examined, seen, gain - kHandOverMs * seen.work.batches_of_step);
   if (!examined.on_gpu()) match.severity = model::Severity::note;
-  return {match};
+  return {match.fact("expected", number_text(workers_needed(seen)))};
 }
 
 Matches quota(const Case& examined) {
