@@ -7,7 +7,6 @@ Two runs of one program differ by more than what is measured here; neighbouring 
 import json
 import pathlib
 import runpy
-import statistics
 import sys
 import time
 
@@ -16,37 +15,52 @@ import truth
 from switches import SWITCHES
 
 WARM_UP = 60  # steps; then the recorder's own hooks are in place
-GROUP_NS, LEAST_GROUP, MOST_GROUP = 30_000_000, 4, 40
+GROUP_NS, LEAST_GROUP, MOST_GROUP = 40_000_000, 4, 40
 SETTLE = 3  # steps after the switch that do not count
 
 
+def drained_ns():
+    """Now, with all work of the GPU done: a program may be many steps ahead of it."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter_ns()
+
+
 class Turns:
-    """Told of each step's end, it turns the switch, and keeps the median step of each group in microseconds."""
+    """Told of each step's end, it turns the switch, and keeps the mean step of each group in microseconds."""
 
     def __init__(self, make_switch):
         self.make_switch = make_switch
         self.switch = None
         self.on = True
         self.size = 0
-        self.ends = []
+        self.steps = 0  # of the warm-up, then of the group
+        self.started = 0
         self.groups = {True: [], False: []}
 
     def step_ended(self):
-        self.ends.append(time.perf_counter_ns())
-        if self.switch is None and len(self.ends) > WARM_UP:
-            pace = (self.ends[-1] - self.ends[WARM_UP // 2]) / (WARM_UP // 2)
-            self.size = max(LEAST_GROUP, min(MOST_GROUP, int(GROUP_NS / pace))) + SETTLE
-            self.switch = self.make_switch()
+        self.steps += 1
+        if self.switch is None:
+            self.warm_up()
+        elif self.steps == SETTLE:
+            self.started = drained_ns()
+        elif self.steps == SETTLE + self.size:
+            self.groups[self.on].append((drained_ns() - self.started) / 1e3 / self.size)
             self.begin()
-        elif self.switch is not None and len(self.ends) > self.size:
-            lengths = [(b - a) / 1e3 for a, b in zip(self.ends, self.ends[1:])]
-            self.groups[self.on].append(statistics.median(lengths[SETTLE:]))
+
+    def warm_up(self):
+        if self.steps == WARM_UP // 2:
+            self.started = drained_ns()
+        elif self.steps == WARM_UP:
+            pace = (drained_ns() - self.started) / (WARM_UP - WARM_UP // 2)
+            self.size = max(LEAST_GROUP, min(MOST_GROUP, int(GROUP_NS / pace)))
+            self.switch = self.make_switch()
             self.begin()
 
     def begin(self):
         self.on = not self.on
         self.switch.turn(self.on)
-        self.ends = [time.perf_counter_ns()]
+        self.steps = 0
 
     def over(self):
         if self.switch is not None and self.on:
