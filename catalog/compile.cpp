@@ -348,7 +348,7 @@ void starting_points(std::ostream& out, const std::string& file) {
   falling(document["data"], "data", "least_samples");
   const auto fields = [&](const YAML::Node& row, const std::string& where, const std::vector<std::string>& names) {
     std::string text;
-    for (const auto& name : names) text += required(row, where, name.c_str()) + ", ";
+    for (const auto& name : names) text += required(row, where, name) + ", ";
     return text;
   };
   out << "constexpr StartingCard kStartingCards[] = {\n";

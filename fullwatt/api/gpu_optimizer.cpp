@@ -112,4 +112,13 @@ BatchSize GpuOptimizer::optimize_batch_size(const std::function<BatchMeasurement
   return result;
 }
 
+BatchSize GpuOptimizer::keep_effective_batch(BatchSize found, std::uint64_t effective) {
+  const auto parts = tune::accumulate(effective, found.batch);
+  if (parts.steps == 0) return found;
+  found.batch = parts.batch;
+  found.accumulation = parts.steps;
+  found.reason = std::to_string(parts.steps) + " batches make a step of " + std::to_string(effective) + " samples.";
+  return found;
+}
+
 }  // namespace fullwatt::api

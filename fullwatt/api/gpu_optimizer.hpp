@@ -53,8 +53,9 @@ struct BatchMeasurement {
 
 struct BatchSize {
   std::uint64_t batch = 0;
-  std::uint64_t largest = 0;   ///< that fits, as predicted
-  double predicted_bytes = 0;  ///< that the chosen one takes
+  std::uint64_t accumulation = 1;  ///< batches whose gradients make one step
+  std::uint64_t largest = 0;       ///< that fits, as predicted
+  double predicted_bytes = 0;      ///< that the chosen one takes
   std::vector<BatchMeasurement> tried;
   std::string reason;
 };
@@ -83,6 +84,9 @@ class GpuOptimizer {
   /// has free). The smallest batch is chosen that is as fast as any. What `measure` throws goes through.
   BatchSize optimize_batch_size(const std::function<BatchMeasurement(std::uint64_t batch)>& measure,
                                 std::uint64_t start, std::uint64_t gpu_memory = 0);
+  /// The same training in less memory, or faster: a step still has `effective` samples, in equal batches no larger than
+  /// the one that was found. Batch normalisation sees the batches, not the step: its statistics change with them.
+  static BatchSize keep_effective_batch(BatchSize found, std::uint64_t effective);
 
  private:
   std::unique_ptr<GpuDiagnosticTool> tool_;

@@ -92,6 +92,13 @@ std::uint64_t estimated_batch(std::uint64_t model_bytes, std::uint64_t card_byte
   return std::bit_floor(largest);
 }
 
+Accumulation accumulate(std::uint64_t effective, std::uint64_t largest) {
+  if (effective == 0 || largest == 0) return {};
+  auto steps = (effective + largest - 1) / largest;
+  while (effective % steps != 0) ++steps;  // at the latest with parts of one sample
+  return {effective / steps, steps};
+}
+
 base::Result<BatchChoice> find_batch(const ProbeBatch& probe, std::uint64_t start, std::uint64_t usable) {
   BatchChoice choice;
   for (std::optional<std::uint64_t> batch = std::max<std::uint64_t>(start, 1); batch;) {

@@ -41,6 +41,14 @@ std::uint64_t largest_batch(const MemoryLine& line, std::uint64_t bytes);
 /// no more than that. `model_bytes` is what its parameters take.
 std::uint64_t estimated_batch(std::uint64_t model_bytes, std::uint64_t card_bytes);
 
+/// A batch in parts whose gradients are added up before the step.
+struct Accumulation {
+  std::uint64_t batch = 0;  ///< of one part; 0 when not even one sample fits
+  std::uint64_t steps = 0;  ///< parts of a step
+};
+/// The fewest equal parts, each no larger than `largest`, that make the same step: one of `effective` samples.
+Accumulation accumulate(std::uint64_t effective, std::uint64_t largest);
+
 struct BatchChoice {
   std::uint64_t batch = 0;
   std::uint64_t largest = 0;  ///< that fits, as predicted

@@ -108,6 +108,16 @@ RC_GTEST_PROP(BatchSize, AnEstimateFromTwoNumbersFitsAnOrdinaryNetwork, ()) {
   }
 }
 
+RC_GTEST_PROP(BatchSize, PartsMakeTheSameStepAndFit, ()) {
+  const auto effective = *rc::gen::inRange<std::uint64_t>(1, 5000);
+  const auto largest = *rc::gen::inRange<std::uint64_t>(1, 6000);
+  const auto parts = accumulate(effective, largest);
+  RC_ASSERT(parts.batch * parts.steps == effective);
+  RC_ASSERT(parts.batch <= largest);
+  for (std::uint64_t fewer = 1; fewer < parts.steps; ++fewer)
+    RC_ASSERT(effective % fewer != 0 || effective / fewer > largest);
+}
+
 TEST(BatchSize, AFailureAtTheStartIsTold) {
   const auto choice = find_batch(
       [](std::uint64_t) -> base::Result<BatchProbe> { return base::fail(base::Error::Kind::unavailable, "no GPU"); }, 8,

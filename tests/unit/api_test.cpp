@@ -107,6 +107,10 @@ TEST(GpuOptimizerTest, ABatchIsFoundByTrainingAndNoneIsTriedThatDoesNotFit) {
   EXPECT_NEAR(found.predicted_bytes, static_cast<double>((1ULL << 30U) + found.batch * (40ULL << 20U)), 1e7);
   EXPECT_GE(GpuOptimizer::optimize_batch_size(14ULL << 20U, kCard), 64U);
   EXPECT_EQ(GpuOptimizer::optimize_batch_size(8ULL << 30U, kCard), 0U);
+  const auto kept = GpuOptimizer::keep_effective_batch(found, 4096);
+  EXPECT_LE(kept.batch, found.batch);
+  EXPECT_EQ(kept.batch * kept.accumulation, 4096U);
+  EXPECT_EQ(GpuOptimizer::keep_effective_batch(found, 8).accumulation, 1U);
 }
 
 }  // namespace
