@@ -103,7 +103,7 @@ Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::St
 }
 
 tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
-  return tune::patch_source(plan, plain_facts_, main_script(options_.command), tune::read_source);
+  return tune::patch_source(plan, {plain_facts_, plain_settings_, main_script(options_.command)}, tune::read_source);
 }
 
 model::Tuning Tuner::tune() {
@@ -170,7 +170,10 @@ tune::Look Tuner::look(const model::Plan& plan) {
   if (!explained || explained->run.processes.empty()) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
   const auto facts = explain::parse_facts(explained->run.processes.front());
-  if (plan.fixes.empty()) plain_facts_ = facts;
+  if (plan.fixes.empty()) {
+    plain_facts_ = facts;
+    plain_settings_ = explained->explanation.settings;
+  }
   advice_ = tune::advice(explained->explanation);
   found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
   std::erase_if(found.candidates, [&](const auto& candidate) {

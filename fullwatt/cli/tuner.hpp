@@ -69,8 +69,9 @@ class Tuner {
   const show::Style& style_;
   tune::TrialSetup setup_;
   std::chrono::steady_clock::time_point started_;
-  std::vector<model::Advice> advice_;  ///< from the newest look
-  explain::ProcessFacts plain_facts_;  ///< of the program without any fix
+  std::vector<model::Advice> advice_;              ///< from the newest look
+  explain::ProcessFacts plain_facts_;              ///< of the program without any fix
+  std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
   int number_ = 0;
   double last_seconds_ = 0;
   double step_ms_ = 0;

@@ -217,6 +217,17 @@ std::optional<std::string> with_argument(const std::string& source, int line, st
   return appended(source, *call, fmt::format("{}={}", keyword, value));
 }
 
+std::optional<std::string> argument_of(const std::string& source, int line, std::string_view callee,
+                                       std::string_view keyword) {
+  const auto open = only_call(source, line, callee);
+  const auto call = open != kNowhere ? call_at(source, open) : std::nullopt;
+  if (!call) return std::nullopt;
+  for (const auto& argument : call->arguments) {
+    if (argument.keyword == keyword) return source.substr(argument.value, argument.end - argument.value);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> below_imports(const std::string& source, std::string_view statements) {
   const auto imports = imports_of(source);
   if (!imports.torch) return std::nullopt;

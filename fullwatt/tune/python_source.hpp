@@ -13,6 +13,11 @@ namespace fullwatt::tune {
 std::optional<std::string> with_argument(const std::string& source, int line, std::string_view callee,
                                          std::string_view keyword, std::string_view value);
 
+/// What the call of `callee` that begins on a line is given for a keyword, as it is written; nothing where there is no
+/// such call or argument.
+std::optional<std::string> argument_of(const std::string& source, int line, std::string_view callee,
+                                       std::string_view keyword);
+
 /// Puts statements below the imports at the top of a file. Nothing where torch is not imported there.
 std::optional<std::string> below_imports(const std::string& source, std::string_view statements);
 

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/tune/config_source.hpp"
 #include "fullwatt/tune/python_source.hpp"
 
 namespace fullwatt::tune {
@@ -23,17 +25,21 @@ class Sources {
   using Change = std::function<std::optional<std::string>(const std::string& source)>;
   /// Whether the change could be made.
   bool change(const std::string& file, const Change& make) {
-    if (file.empty()) return false;
+    auto changed = look(file, make);
+    if (!changed) return false;
+    files_.at(file).after = *std::move(changed);
+    return true;
+  }
+  /// What is found in the file as it is by now; nothing where it cannot be read.
+  std::optional<std::string> look(const std::string& file, const Change& find) {
+    if (file.empty()) return std::nullopt;
     auto known = files_.find(file);
     if (known == files_.end()) {
       const auto text = read_(file);
-      if (!text) return false;
+      if (!text) return std::nullopt;
       known = files_.emplace(file, SourcePatch{file, *text, *text}).first;
     }
-    auto changed = make(known->second.after);
-    if (!changed) return false;
-    known->second.after = *std::move(changed);
-    return true;
+    return find(known->second.after);
   }
   std::vector<SourcePatch> changed() const {
     std::vector<SourcePatch> found;
@@ -55,13 +61,14 @@ struct ArgumentEdit {
   std::string callee;
   std::string keyword;
   std::string value;
+  std::string setting;  ///< its name where configurations are compared; empty when that has none
 };
 
 void for_loader(const model::PlannedFix& fix, const explain::ProcessFacts& facts, std::vector<ArgumentEdit>& edits) {
   const auto* loader = facts.training_loader();
   if (loader == nullptr) return;
   const auto add = [&](const char* keyword, const std::string& value) {
-    edits.push_back({fix.id, loader->site, "DataLoader", keyword, value});
+    edits.push_back({fix.id, loader->site, "DataLoader", keyword, value, std::string("loader.") + keyword});
   };
   const auto setting = [&](const char* name) { return fix.settings.contains(name) ? fix.settings.at(name) : ""; };
   if (fix.id == "loader-workers") add("num_workers", setting("count"));
@@ -74,8 +81,52 @@ void for_optimizers(const model::PlannedFix& fix, const explain::ProcessFacts& f
                     std::vector<ArgumentEdit>& edits) {
   if (fix.id != "fused-optimizer") return;
   for (const auto& optimizer : facts.optimizers) {
-    if (optimizer.fused != true) edits.push_back({fix.id, optimizer.site, optimizer.class_name, "fused", "True"});
+    if (optimizer.fused != true) edits.push_back({fix.id, optimizer.site, optimizer.class_name, "fused", "True", ""});
   }
+}
+
+/// True, False, a number: what a program does not read from elsewhere.
+bool is_literal(std::string_view text) {
+  return text == "True" || text == "False" || text == "None" || base::number<long>(text).has_value();
+}
+
+/// A value as the configuration file writes it: `true` for Python's True where it has `false`.
+std::string as_written(const std::string& value, const std::string& before) {
+  const bool python = before == "True" || before == "False";
+  return value == "True" && !python ? "true" : value;
+}
+
+/// The file and the line that a row names, among the files that the program opened; nothing when it names an argument,
+/// or when two files have that name.
+std::optional<model::Site> place_of(const model::SettingRow& row, const explain::ProcessFacts& facts) {
+  const auto colon = row.declared_at.rfind(':');
+  const auto line = colon != std::string::npos ? base::number<int>(row.declared_at.substr(colon + 1)) : std::nullopt;
+  if (!line) return std::nullopt;
+  std::optional<model::Site> found;
+  for (const auto& file : facts.config_files) {
+    if (base::file_name(file.path) != row.declared_at.substr(0, colon)) continue;
+    if (found && found->file != file.path) return std::nullopt;
+    found = model::Site{file.path, *line, ""};
+  }
+  return found;
+}
+
+/// Changes the configuration file that an argument comes from: the program reads it from there, and what it read is in
+/// force.
+bool in_config(Sources& sources, const ArgumentEdit& edit, const PlainProgram& program) {
+  const auto given = sources.look(edit.site.file, [&](const std::string& source) {
+    return argument_of(source, edit.site.line, edit.callee, edit.keyword);
+  });
+  if (!given || is_literal(*given) || edit.setting.empty()) return false;
+  for (const auto& row : program.settings) {
+    if (row.name != edit.setting || row.differs || row.in_force.empty()) continue;
+    const auto place = place_of(row, program.facts);
+    if (!place) continue;
+    return sources.change(place->file, [&](const std::string& text) {
+      return with_config_value(text, place->line, row.declared, as_written(edit.value, row.declared));
+    });
+  }
+  return false;
 }
 
 /// A setting of torch as a whole.
@@ -123,8 +174,8 @@ std::optional<std::string> read_source(const std::string& file) {
   return stream ? std::optional(text.str()) : std::nullopt;
 }
 
-PatchedSource patch_source(const model::Plan& plan, const explain::ProcessFacts& facts, const std::string& script,
-                           const ReadSource& read) {
+PatchedSource patch_source(const model::Plan& plan, const PlainProgram& program, const ReadSource& read) {
+  const auto& [facts, settings, script] = program;
   Sources sources(read);
   PatchedSource patched;
   std::vector<ArgumentEdit> edits;
@@ -141,7 +192,7 @@ PatchedSource patch_source(const model::Plan& plan, const explain::ProcessFacts&
     const auto change = [&](const std::string& source) {
       return with_argument(source, edit.site.line, edit.callee, edit.keyword, edit.value);
     };
-    if (sources.change(edit.site.file, change)) written(edit.fix);
+    if (in_config(sources, edit, program) || sources.change(edit.site.file, change)) written(edit.fix);
   }
   std::string statements;
   std::vector<std::string> set;

@@ -1,10 +1,12 @@
 // The fixes of a plan in the user's own source.
 
 #include <fstream>
+#include <map>
 
 #include "tests/support/temp_folder.hpp"
 #include <gtest/gtest.h>
 
+#include "fullwatt/tune/config_source.hpp"
 #include "fullwatt/tune/source_patch.hpp"
 
 namespace fullwatt::tune {
@@ -38,6 +40,8 @@ std::optional<std::string> read(const std::string& file) {
   return file == "train.py" ? std::optional<std::string>(kScript) : std::nullopt;
 }
 
+const std::vector<model::SettingRow> kNoSettings;
+
 TEST(SourcePatch, EveryFixGoesToItsPlace) {
   model::Plan plan;
   plan.fixes = {{"tf32", {}, {}},
@@ -46,7 +50,8 @@ TEST(SourcePatch, EveryFixGoesToItsPlace) {
                 {"fused-optimizer", {}, {}},
                 {"loader-workers", {{"count", "8"}}, {}},
                 {"loader-pinned", {}, {}}};
-  const auto patched = patch_source(plan, facts(), "train.py", read);
+  const auto known = facts();
+  const auto patched = patch_source(plan, {known, kNoSettings, "train.py"}, read);
   ASSERT_EQ(patched.files.size(), 1U);
   EXPECT_EQ(patched.files[0].before, kScript);
   EXPECT_EQ(patched.files[0].after,
@@ -68,11 +73,64 @@ TEST(SourcePatch, EveryFixGoesToItsPlace) {
   EXPECT_EQ(patched.written, written) << "bf16 has no certain place";
 }
 
+/// A program whose loader is made from a configuration file.
+struct Configured {
+  explain::ProcessFacts known = facts();
+  std::vector<model::SettingRow> settings;
+  std::string script = "loader = DataLoader(data, num_workers=config.workers, pin_memory=config.pin)\n";
+  std::string config = "train:\n  workers: 2  # of 64\n  pin: false\n";
+
+  Configured() {
+    known.loaders[0].site.line = 1;
+    known.config_files.push_back({"/etc/train/config.yaml", {}});
+    settings.push_back({"loader.num_workers", "2", "config.yaml:2", "2", "", false, ""});
+    settings.push_back({"loader.pin_memory", "false", "config.yaml:3", "false", "", false, ""});
+  }
+  std::map<std::string, std::string> patched() const {
+    model::Plan plan;
+    plan.fixes = {{"loader-workers", {{"count", "8"}}, {}}, {"loader-pinned", {}, {}}};
+    std::map<std::string, std::string> after;
+    const auto text = [&](const std::string& file) { return std::optional(file == "train.py" ? script : config); };
+    for (const auto& file : patch_source(plan, {known, settings, "train.py"}, text).files)
+      after[file.file] = file.after;
+    return after;
+  }
+};
+
+TEST(SourcePatch, WhatComesFromAConfigurationFileIsChangedThere) {
+  const std::map<std::string, std::string> expected{
+      {"/etc/train/config.yaml", "train:\n  workers: 8  # of 64\n  pin: true\n"}};
+  EXPECT_EQ(Configured().patched(), expected);
+}
+
+TEST(SourcePatch, AConfigurationThatIsNotInForceIsLeftAlone) {
+  Configured overridden;
+  overridden.settings[0].differs = true;
+  EXPECT_EQ(overridden.patched().at("train.py"), "loader = DataLoader(data, num_workers=8, pin_memory=config.pin)\n");
+  Configured by_chance;
+  by_chance.script = "loader = DataLoader(data, num_workers=2, pin_memory=False)\n";
+  EXPECT_EQ(by_chance.patched().at("train.py"), "loader = DataLoader(data, num_workers=8, pin_memory=True)\n");
+  Configured two;
+  two.known.config_files.push_back({"/other/config.yaml", {}});
+  EXPECT_TRUE(two.patched().contains("train.py")) << "there is no telling which of them it was";
+}
+
+TEST(ConfigSource, OneValueIsReplacedAndTheRestStays) {
+  EXPECT_EQ(with_config_value("a: 1\n\"workers\": 2,\n", 2, "2", "8"), "a: 1\n\"workers\": 8,\n");
+  EXPECT_EQ(with_config_value("{a: 22, workers: 2, b: 2x}", 1, "2", "8"), "{a: 22, workers: 8, b: 2x}");
+  EXPECT_EQ(with_config_value("workers = 2 ; of 4\n", 1, "2", "8"), "workers = 8 ; of 4\n");
+  EXPECT_EQ(with_config_value("a: 2, b: 2\n", 1, "2", "8"), std::nullopt) << "which of them?";
+  EXPECT_EQ(with_config_value("workers: 12\n", 1, "2", "8"), std::nullopt);
+  EXPECT_EQ(with_config_value("workers: 2\n", 3, "2", "8"), std::nullopt);
+}
+
 TEST(SourcePatch, WithoutCertainPlacesNothingIsChanged) {
   model::Plan plan;
   plan.fixes = {{"tf32", {}, {}}, {"loader-pinned", {}, {}}};
-  EXPECT_TRUE(patch_source(plan, {}, "", read).files.empty());
-  EXPECT_TRUE(patch_source(plan, facts(), "", [](const auto&) { return std::nullopt; }).written.empty());
+  const explain::ProcessFacts nothing;
+  const auto known = facts();
+  EXPECT_TRUE(patch_source(plan, {nothing, kNoSettings, ""}, read).files.empty());
+  EXPECT_TRUE(patch_source(plan, {known, kNoSettings, ""}, [](const auto&) { return std::nullopt; }).written.empty());
 }
 
 TEST(SourcePatch, WritingKeepsTheOriginalAndRefusesAFileThatHasChanged) {
