@@ -96,11 +96,24 @@ struct LossProof {
 };
 std::string_view to_string(LossProof::Verdict verdict);
 
+/// What a step is to get shorter by, said before a trial; negative where it gets longer.
+struct Prediction {
+  std::optional<double> ms;      ///< what the findings cost that the fix takes away
+  std::optional<double> low_ms;  ///< and the interval for a fix that changes kernels
+  std::optional<double> high_ms;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("ms", self.ms);
+    visit("low_ms", self.low_ms);
+    visit("high_ms", self.high_ms);
+  }
+};
+
 /// What became of one fix in the search.
 struct TriedFix {
   PlannedFix fix;
-  std::string why;                     ///< it was worth a trial
-  std::optional<double> predicted_ms;  ///< what a step was to get shorter by, said before the trial
+  std::string why;  ///< it was worth a trial
+  Prediction predicted;
   bool kept = false;
   std::optional<double> before_ms;  ///< a step beside those that were kept before it; nothing when it was not measured
   std::optional<double> after_ms;
@@ -116,7 +129,7 @@ struct TriedFix {
   static void fields(auto& self, auto&& visit) {
     visit("fix", self.fix);
     visit("why", self.why);
-    visit("predicted_ms", self.predicted_ms);
+    visit("predicted", self.predicted);
     visit("kept", self.kept);
     visit("before_ms", self.before_ms);
     visit("after_ms", self.after_ms);

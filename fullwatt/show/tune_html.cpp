@@ -64,13 +64,18 @@ std::string tiles(const model::Tuning& tuning, const Style& style) {
   return out + "</dl>\n";
 }
 
+/// Of an interval its end.
+double expected_ms(const model::TriedFix& tried) {
+  return tried.predicted.high_ms.value_or(tried.predicted.ms.value_or(0));
+}
+
 /// What was predicted above what was measured, as parts of the largest of all.
 std::string gain_bars(const model::TriedFix& tried, double largest) {
   const auto bar = [&](double ms, int y, std::string_view kind) {
     return fmt::format("<rect class=\"{}\" x=\"0\" y=\"{}\" height=\"8\" width=\"{:.1f}%\"/>", kind, y,
                        100 * std::clamp(ms / largest, 0.0, 1.0));
   };
-  return "<svg role=\"img\" aria-hidden=\"true\">" + bar(tried.predicted_ms.value_or(0), 1, "plain") +
+  return "<svg role=\"img\" aria-hidden=\"true\">" + bar(expected_ms(tried), 1, "plain") +
          bar(gain_ms(tried), 11, "plan") + "</svg>";
 }
 
@@ -84,7 +89,7 @@ std::string kept(const model::Tuning& tuning, const Style& style) {
   const auto fixes = kept_by_gain(tuning);
   if (fixes.empty()) return {};
   double largest = 1e-9;
-  for (const auto& tried : fixes) largest = std::max({largest, gain_ms(tried), tried.predicted_ms.value_or(0)});
+  for (const auto& tried : fixes) largest = std::max({largest, gain_ms(tried), expected_ms(tried)});
   auto out = heading("tune_kept", style) + key(style, "tune_expected", "tune_gained") +
              fmt::format("<div class=\"scroll\"><table><thead><tr><th>{}</th><th class=\"bars\">{}</th>",
                          safe("run_fix", style), safe("tune_gain", style));
@@ -97,8 +102,7 @@ std::string kept(const model::Tuning& tuning, const Style& style) {
         fmt::format("<tr><th><code>{}</code><br><small class=\"soft\">{}</small></th><td class=\"bars\">{}</td>",
                     html_escaped(tried.fix.id), html_escaped(title_of(tried.fix.id, style)), gain_bars(tried, largest));
     for (const auto& text :
-         {tried.predicted_ms ? figure(*tried.predicted_ms) : std::string(), figure(gain_ms(tried)),
-          factor(tried.speedup().value_or(1)),
+         {predicted(tried.predicted, style), figure(gain_ms(tried)), factor(tried.speedup().value_or(1)),
           tried.before_watts && tried.after_watts ? fmt::format("{:+.0f}", *tried.after_watts - *tried.before_watts)
                                                   : std::string(),
           paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : std::string()})

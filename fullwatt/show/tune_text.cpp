@@ -46,7 +46,7 @@ std::string kept_table(const model::Tuning& tuning, const Style& style) {
         {{tried.fix.id},
          {plain_symbols(style, factor(tried.speedup().value_or(1)))},
          {figure(gain_ms(tried))},
-         {tried.predicted_ms ? figure(*tried.predicted_ms) : ""},
+         {predicted(tried.predicted, style)},
          {tried.before_watts && tried.after_watts ? fmt::format("{:+.0f}", *tried.after_watts - *tried.before_watts)
                                                   : ""},
          {paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : ""},
@@ -92,8 +92,8 @@ std::string what_is_left(const model::Tuning& tuning, const Style& style) {
 }  // namespace
 
 std::string candidate_line(const model::TriedFix& fix, const Style& style) {
-  const auto gain = fix.predicted_ms ? say("tune_predicted", style, {{"ms", figure(*fix.predicted_ms)}})
-                                     : say("tune_not_predicted", style);
+  const auto told = predicted(fix.predicted, style);
+  const auto gain = told.empty() ? say("tune_not_predicted", style) : say("tune_predicted", style, {{"ms", told}});
   return fmt::format("  {:<18} {}{}\n", fix.fix.id, base::printable(fix.why, 100), paint(style, Ink::dim, "; " + gain));
 }
 
@@ -103,9 +103,8 @@ std::string tried_line(const model::TriedFix& tried, const Style& style) {
   const auto padding = std::string(static_cast<std::size_t>(std::max(0, 8 - display_width(speedup))), ' ');
   std::vector<std::string> notes;
   if (!tried.kept) notes.push_back(base::printable(tried.reason, 100));
-  if (tried.kept && tried.predicted_ms)
-    notes.push_back(say("tune_measured", style,
-                        {{"value", figure(*tried.before_ms - *tried.after_ms)}, {"ms", figure(*tried.predicted_ms)}}));
+  if (const auto told = predicted(tried.predicted, style); tried.kept && !told.empty())
+    notes.push_back(say("tune_measured", style, {{"value", figure(gain_ms(tried))}, {"ms", told}}));
   if (tried.once_s >= kToldOnce) notes.push_back(say("tune_once", style, {{"value", figure(tried.once_s)}}));
   const auto note = notes.empty() ? std::string() : " (" + base::join(notes, "; ") + ")";
   return fmt::format("{} {:<18} {}{}{}{}\n", mark, tried.fix.id, speedup, padding, title_of(tried.fix.id, style),

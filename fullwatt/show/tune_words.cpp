@@ -56,6 +56,12 @@ std::string advice(const model::Advice& advice, const Style& style) {
   return say("tune_advice_" + advice.id, style, advice.facts);
 }
 
+std::string predicted(const model::Prediction& prediction, const Style& style) {
+  if (prediction.low_ms && prediction.high_ms)
+    return say("tune_interval", style, {{"value", figure(*prediction.low_ms)}, {"limit", figure(*prediction.high_ms)}});
+  return prediction.ms ? figure(*prediction.ms) : std::string();
+}
+
 double gain_ms(const model::TriedFix& tried) {
   return tried.before_ms.value_or(0) - tried.after_ms.value_or(0);
 }

@@ -21,6 +21,9 @@ std::string speed(const model::SpeedProof& speed, const Style& style);
 std::string loss(const model::LossProof& loss, const Style& style);
 std::string advice(const model::Advice& advice, const Style& style);
 
+/// "3.1", or "-0.4 to 3.1" for an interval; empty where nothing was said.
+std::string predicted(const model::Prediction& prediction, const Style& style);
+
 double gain_ms(const model::TriedFix& tried);
 /// The fixes of the plan, those that give most first.
 std::vector<model::TriedFix> kept_by_gain(const model::Tuning& tuning);

@@ -9,6 +9,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/base/version.hpp"
+#include "fullwatt/tune/prediction.hpp"
 
 namespace fullwatt::tune {
 namespace {
@@ -19,7 +20,7 @@ constexpr std::uint64_t kGigabyte = 1ULL << 30;
 constexpr int kMostWorkers = 16;
 
 Proposal propose(std::string why, Settings settings = {}) {
-  return Candidate{{{}, std::move(settings), std::nullopt}, std::move(why)};
+  return Candidate{{{}, std::move(settings), std::nullopt}, std::move(why), {}};
 }
 
 bool on_gpu(const Situation& now) {
@@ -50,19 +51,6 @@ const model::Finding* mended_by(const Situation& now, std::string_view fix) {
     return std::ranges::find(entry->mends, finding.id) != entry->mends.end();
   });
   return found != now.explanation.findings.end() ? &*found : nullptr;
-}
-
-/// What the findings that a fix takes away cost a step together. They may overlap, so that it is never more than the
-/// step has.
-std::optional<double> promised_ms(const Situation& now, std::string_view fix) {
-  const auto* entry = catalog::find_fix(fix);
-  std::optional<double> sum;
-  for (const auto& finding : now.explanation.findings) {
-    if (std::ranges::find(entry->mends, finding.id) == entry->mends.end()) continue;
-    sum = sum.value_or(0) + finding.best_gain_ms();
-  }
-  if (sum) sum = std::min(*sum, now.explanation.step_ms.mean);
-  return sum;
 }
 
 /// A fix that is worth trying because of a finding.
@@ -245,7 +233,7 @@ std::vector<Candidate> candidates(const Situation& situation) {
     auto proposal = rule.propose(situation);
     if (!proposal) continue;
     proposal->fix.id = rule.fix;
-    proposal->predicted_ms = promised_ms(situation, rule.fix);
+    proposal->predicted = predict(situation.explanation, rule.fix);
     found.push_back(*std::move(proposal));
   }
   std::ranges::stable_sort(found, {}, [](const auto& one) { return catalog::find_fix(one.fix.id)->order; });

@@ -7,6 +7,7 @@
 #include "fullwatt/explain/facts.hpp"
 #include "fullwatt/model/explanation.hpp"
 #include "fullwatt/model/plan.hpp"
+#include "fullwatt/model/proof.hpp"
 
 namespace fullwatt::tune {
 
@@ -22,7 +23,7 @@ struct Situation {
 struct Candidate {
   model::PlannedFix fix;
   std::string why;
-  std::optional<double> predicted_ms;  ///< what a step gets shorter by, as far as the explanation tells
+  model::Prediction predicted;
 };
 
 /// Every fix that makes sense here, in the order in which fixes are tried.

@@ -80,7 +80,7 @@ class Search {
       return before->kept || !before->speedup() || !catalog::find_fix(candidate.fix.id)->live || !opened_way_;
     });
     std::ranges::stable_sort(all, std::ranges::greater(),
-                             [](const auto& candidate) { return candidate.predicted_ms.value_or(0); });
+                             [](const auto& candidate) { return candidate.predicted.ms.value_or(0); });
     return all;
   }
 
@@ -199,7 +199,7 @@ class Search {
     model::TriedFix tried;
     tried.fix = candidate.fix;
     tried.why = candidate.why;
-    tried.predicted_ms = candidate.predicted_ms;
+    tried.predicted = candidate.predicted;
     return tried;
   }
 

@@ -20,7 +20,7 @@ model::Tuning sample() {
   model::TriedFix cache;
   cache.fix = {"sample-cache", {{"gigabytes", "8"}}, 4.0};
   cache.why = "mends loader-workers-zero";
-  cache.predicted_ms = 31;
+  cache.predicted.ms = 31;
   cache.kept = true;
   cache.before_ms = 40;
   cache.after_ms = 10;
@@ -29,6 +29,7 @@ model::Tuning sample() {
   cache.after_watts = 410;
   model::TriedFix bf16;
   bf16.fix = {"bf16", {}, 1.25};
+  bf16.predicted = {{}, -1, 6.4};
   bf16.kept = true;
   bf16.before_ms = 10;
   bf16.after_ms = 8;
@@ -55,9 +56,10 @@ model::Tuning sample() {
 
 TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   const auto text = tune_text(sample(), Style{});
-  for (const auto* part : {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster",
-                           "watts", "118", "438", "GPU utilisation %", "93", "3.2", "–", "+290", "  -a\n  +b\n",
-                           "by hand: sample-cache;", "busy 25 % of the time and uses 3.0 of 24 GiB: 4 such trainings"})
+  for (const auto* part :
+       {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster", "-1 to 6.4", "watts",
+        "118", "438", "GPU utilisation %", "93", "3.2", "–", "+290", "  -a\n  +b\n", "by hand: sample-cache;",
+        "busy 25 % of the time and uses 3.0 of 24 GiB: 4 such trainings"})
     EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
   EXPECT_LT(text.find("sample-cache"), text.find("bf16")) << "what gives most comes first";
 }
@@ -128,6 +130,7 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   same(json["plan"], parts["plan"]);
   same(json["plan"]["made_for"], parts["plan"]["properties"]["made_for"]);
   same(json["tried"][1], parts["tried"]["items"]);
+  same(json["tried"][1]["predicted"], parts["tried"]["items"]["properties"]["predicted"]);
   same(json["speed"], parts["speed"]);
   same(json["loss"], parts["loss"]);
   same(json["pairs"][0], parts["pairs"]["items"]);

@@ -9,7 +9,7 @@ namespace fullwatt::tune {
 namespace {
 
 Candidate candidate(const std::string& id, std::optional<double> predicted_ms = std::nullopt) {
-  return {{id, {}, std::nullopt}, "because", predicted_ms};
+  return {{id, {}, std::nullopt}, "because", {predicted_ms, {}, {}}};
 }
 
 /// A program whose step is 100 ms, and shorter by a factor for each fix.
@@ -118,7 +118,7 @@ TEST(TuneSearchTest, WhatPromisesMostIsTriedFirstAndOpensTheWay) {
   EXPECT_NEAR(tuning.after_ms, 10, 1e-9);
   EXPECT_EQ(tuning.tried.front().fix.id, "sample-cache");
   EXPECT_EQ(tuning.plan.fixes.front().id, "bf16") << "a plan has the catalogue's order";
-  EXPECT_NEAR(*entry(tuning, "sample-cache").predicted_ms, 80, 1e-9);
+  EXPECT_NEAR(*entry(tuning, "sample-cache").predicted.ms, 80, 1e-9);
 }
 
 TEST(TuneSearchTest, TurnsAreTakenAgainOnlyWhenTheLoaderWasMendedSince) {

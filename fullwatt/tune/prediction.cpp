@@ -1,0 +1,111 @@
+#include "fullwatt/tune/prediction.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "catalog/fixes.hpp"
+
+#include "fullwatt/base/text.hpp"
+
+namespace fullwatt::tune {
+namespace {
+
+/// How steps differ from turn to turn anyway, as a share of one.
+constexpr double kNoise = 0.05;
+/// What kernels may lose or gain on a CPU, where their times are not known, as shares of the computing.
+constexpr double kUnknownLoss = 0.5;
+constexpr double kUnknownGain = 0.8;
+
+/// The most of the time of some kinds of kernels that a fix can take away.
+struct Shorter {
+  std::string_view kinds;  ///< of model::KernelGroup, divided by blanks
+  double share;
+};
+
+/// A fix that makes kernels others, or that may find nothing to take away.
+struct KernelChange {
+  std::string_view fix;
+  double loss;  ///< what it may cost, as a share of the step: conversions, other layouts, bad guesses of compilers
+  std::span<const Shorter> kernels;
+  std::string_view host;  ///< causes on the host that it can take away as a whole, divided by blanks
+};
+
+constexpr Shorter kTf32[] = {{"matmul convolution attention rnn", 0.9}};
+constexpr Shorter kHalf[] = {{"matmul convolution attention rnn", 0.93},
+                             {"elementwise normalisation softmax reduction embedding copy other", 0.6}};
+constexpr Shorter kLayout[] = {{"convolution normalisation elementwise copy other", 0.6}};
+constexpr Shorter kChoice[] = {{"convolution", 0.7}};
+constexpr Shorter kCompiled[] = {{"elementwise normalisation softmax reduction embedding copy other optimizer", 0.9},
+                                 {"matmul convolution attention rnn", 0.3}};
+constexpr Shorter kFused[] = {{"optimizer elementwise reduction", 0.9}};
+constexpr KernelChange kChanges[] = {{"tf32", 0.05, kTf32, ""},
+                                     {"bf16", 0.25, kHalf, ""},
+                                     {"fp16", 0.25, kHalf, ""},
+                                     {"channels-last", 0.25, kLayout, ""},
+                                     {"cudnn-benchmark", 0.1, kChoice, ""},
+                                     {"compile", 0.25, kCompiled, "launch-bound python"},
+                                     {"fused-optimizer", 0.05, kFused, "launch-bound optimizer"},
+                                     {"loader-pinned", 0.05, {}, "copy-wait data-wait"},
+                                     {"non-blocking", 0.05, {}, "copy-wait sync-drain"}};
+
+bool has_word(std::string_view words, std::string_view word) {
+  const auto all = base::split(words, ' ');
+  return std::ranges::find(all, word) != all.end();
+}
+
+double kernels_ms(const model::Explanation& explanation, const KernelChange& change) {
+  double sum = 0;
+  for (const auto& kernel : explanation.kernels) {
+    for (const auto& shorter : change.kernels) {
+      if (has_word(shorter.kinds, kernel.kind)) sum += shorter.share * kernel.ms;
+    }
+  }
+  return sum;
+}
+
+double causes_ms(const model::Explanation& explanation, std::string_view ids) {
+  double sum = 0;
+  for (const auto& cause : explanation.causes) {
+    if (has_word(ids, cause.id)) sum += cause.charged_ms;
+  }
+  return sum;
+}
+
+model::Prediction interval(const model::Explanation& explanation, const KernelChange& change) {
+  const auto step = explanation.step_ms.mean;
+  const auto host = causes_ms(explanation, change.host);
+  model::Prediction prediction;
+  if (explanation.kernels.empty()) {
+    const auto computing = change.host.empty() ? causes_ms(explanation, "forward backward") : host;
+    prediction.low_ms = -(kUnknownLoss * computing + kNoise * step);
+    prediction.high_ms = kUnknownGain * computing + kNoise * step;
+    return prediction;
+  }
+  prediction.low_ms = -change.loss * step;
+  prediction.high_ms = std::min(kernels_ms(explanation, change) + host, step) + kNoise * step;
+  return prediction;
+}
+
+/// What the findings that a fix takes away cost a step together. They may overlap, so that it is never more than the
+/// step has.
+std::optional<double> promised_ms(const model::Explanation& explanation, std::string_view fix) {
+  const auto* entry = catalog::find_fix(fix);
+  std::optional<double> sum;
+  for (const auto& finding : explanation.findings) {
+    if (std::ranges::find(entry->mends, finding.id) == entry->mends.end()) continue;
+    sum = sum.value_or(0) + finding.best_gain_ms();
+  }
+  if (sum) sum = std::min(*sum, explanation.step_ms.mean);
+  return sum;
+}
+
+}  // namespace
+
+model::Prediction predict(const model::Explanation& explanation, std::string_view fix) {
+  const auto* change = std::ranges::find(kChanges, fix, &KernelChange::fix);
+  auto prediction = change != std::end(kChanges) ? interval(explanation, *change) : model::Prediction{};
+  prediction.ms = promised_ms(explanation, fix);
+  return prediction;
+}
+
+}  // namespace fullwatt::tune

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "fullwatt/model/explanation.hpp"
+#include "fullwatt/model/proof.hpp"
+
+namespace fullwatt::tune {
+
+/// What a step should get shorter by, said before a fix is tried. A fix that takes away a cost has a figure: what the
+/// explanation says that the cost is. One that changes kernels has an interval: from what it may cost to the most that
+/// such kernels can gain.
+model::Prediction predict(const model::Explanation& explanation, std::string_view fix);
+
+}  // namespace fullwatt::tune

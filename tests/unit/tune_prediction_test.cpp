@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include "fullwatt/tune/prediction.hpp"
+
+namespace fullwatt::tune {
+namespace {
+
+model::Explanation image_training() {
+  model::Explanation explanation;
+  explanation.step_ms.mean = 100;
+  explanation.kernels = {{"convolution", "fp32", false, 60, 50, ""}, {"elementwise", "fp32", false, 20, 90, ""}};
+  model::Cause launching;
+  launching.id = "launch-bound";
+  launching.charged_ms = 8;
+  explanation.causes.push_back(launching);
+  model::Finding finding;
+  finding.id = "loader-workers-zero";
+  finding.gain_ms = 30;
+  explanation.findings.push_back(finding);
+  return explanation;
+}
+
+TEST(TunePrediction, AFixThatTakesAwayACostHasItsFigure) {
+  const auto prediction = predict(image_training(), "loader-workers");
+  EXPECT_EQ(prediction.ms, 30);
+  EXPECT_FALSE(prediction.low_ms || prediction.high_ms);
+  EXPECT_FALSE(predict(image_training(), "gc-freeze").ms) << "nothing was found that it would mend";
+}
+
+TEST(TunePrediction, AFixThatChangesKernelsHasAnInterval) {
+  const auto bf16 = predict(image_training(), "bf16");
+  EXPECT_LT(*bf16.low_ms, 0) << "conversions may cost more than they bring";
+  EXPECT_GT(*bf16.high_ms, 0.9 * 60);
+  EXPECT_LT(*bf16.high_ms, 60 + 20);
+  const auto benchmark = predict(image_training(), "cudnn-benchmark");
+  EXPECT_LT(*benchmark.high_ms, *bf16.high_ms);
+  EXPECT_GT(*predict(image_training(), "compile").high_ms, 0.9 * 20 + 8) << "it launches less, too";
+}
+
+TEST(TunePrediction, NothingGivesMoreThanTheStepAndItsNoise) {
+  auto explanation = image_training();
+  explanation.findings[0].gain_ms = 400;
+  explanation.kernels[0].ms = 400;
+  EXPECT_EQ(predict(explanation, "loader-workers").ms, 100);
+  EXPECT_LE(*predict(explanation, "bf16").high_ms, 105);
+}
+
+TEST(TunePrediction, WithoutKernelTimesTheComputingIsAllThatIsKnown) {
+  auto explanation = image_training();
+  explanation.kernels.clear();
+  explanation.causes[0].id = "forward";
+  explanation.causes[0].charged_ms = 50;
+  const auto prediction = predict(explanation, "channels-last");
+  EXPECT_NEAR(*prediction.high_ms, 45, 1e-9);
+  EXPECT_NEAR(*prediction.low_ms, -30, 1e-9);
+}
+
+}  // namespace
+}  // namespace fullwatt::tune
