@@ -122,6 +122,8 @@ model::Tuning Tuner::tune() {
       {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
        .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }});
   tuning.plan.made_for = first.target;
+  tuning.search_starts = number_;
+  tuning.search_s = all_seconds_;
   tuning.advice = advice_;
   const bool may_grow = std::ranges::find(options_.allow, "batch") != options_.allow.end();
   if (may_grow && tuning.failure.empty() && !is_interrupted()) try_batches(tuning);
@@ -138,6 +140,7 @@ model::Trial Tuner::start(const tune::TrialRequest& request) {
     if (!is_interrupted()) tune::keep_trial(setup_, request, *trial, number_);
   }
   last_seconds_ = trial->seconds;
+  all_seconds_ += trial->seconds;
   return *std::move(trial);
 }
 

@@ -73,7 +73,8 @@ class Tuner {
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
   int number_ = 0;
-  double last_seconds_ = 0;
+  double last_seconds_ = 0;  ///< of a start
+  double all_seconds_ = 0;
   double step_ms_ = 0;
   std::uint64_t steps_ = 0;
   std::chrono::milliseconds limit_{0};

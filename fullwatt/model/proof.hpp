@@ -187,7 +187,9 @@ struct Tuning {
 
   Plan plan;
   std::vector<TriedFix> tried;
-  double before_ms = 0;  ///< of a step, in the search
+  int search_starts = 0;  ///< of the program, until the plan was found
+  double search_s = 0;    ///< that these took
+  double before_ms = 0;   ///< of a step, in the search
   double after_ms = 0;
   double samples_per_step = 0;
   GpuWork gpu_before;
@@ -204,6 +206,8 @@ struct Tuning {
   static void fields(auto& self, auto&& visit) {
     visit("plan", self.plan);
     visit("tried", self.tried);
+    visit("search_starts", self.search_starts);
+    visit("search_s", self.search_s);
     visit("before_ms", self.before_ms);
     visit("after_ms", self.after_ms);
     visit("samples_per_step", self.samples_per_step);
