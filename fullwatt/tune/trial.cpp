@@ -34,7 +34,7 @@ nlohmann::json asked_of_agent(const TrialRequest& request) {
 }
 
 /// Everything that makes one trial another one.
-nlohmann::json told(const TrialRequest& request) {
+nlohmann::json identity_of(const TrialRequest& request) {
   return {{"plan", plan_for_agent(request.plan)},
           {"steps", request.steps},
           {"windows", request.windows},
@@ -157,10 +157,6 @@ void measure(const model::Run& run, const model::TrainingProcess& trainer, model
   if (trial.step_ms.empty() && trial.turns.empty() && trial.failure.empty()) trial.failure = "too few steps were seen";
 }
 
-}  // namespace
-
-namespace {
-
 model::Trial new_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
   model::Trial trial;
   trial.plan = request.plan;
@@ -218,13 +214,13 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
 
 void keep_trial(const TrialSetup& setup, const TrialRequest& request, const model::Trial& trial, int number) {
   std::ofstream(note_of(setup.folder, number))
-      << nlohmann::json{{"asked", told(request)}, {"seconds", trial.seconds}, {"failure", trial.failure}}.dump();
+      << nlohmann::json{{"asked", identity_of(request)}, {"seconds", trial.seconds}, {"failure", trial.failure}}.dump();
 }
 
 std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
   std::ifstream file(note_of(setup.folder, number));
   const auto note = nlohmann::json::parse(file, nullptr, false);
-  if (note.is_discarded() || !note.is_object() || note.value("asked", nlohmann::json{}) != told(request))
+  if (note.is_discarded() || !note.is_object() || note.value("asked", nlohmann::json{}) != identity_of(request))
     return std::nullopt;
   auto trial = new_trial(setup, request, number);
   trial.seconds = note.value("seconds", 0.0);

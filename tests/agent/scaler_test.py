@@ -110,6 +110,44 @@ print(model.inside)
                 self.assertIn(why, self.fix(outcome, "fp16")["text"])
                 self.assertEqual(outcome.out.strip(), "torch.float32")
 
+    def test_a_pass_that_fails_leaves_gradients_as_they_were(self):
+        outcome = self.train(["fp16"], NET + """
+optimizer = torch.optim.SGD(parameters, lr=1e-3)
+class Fails(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        raise MemoryError
+for step in range(12):
+    x = torch.randn(64, 8)
+    optimizer.zero_grad()
+    (1e-3 * loss_of(x)).backward()
+    before = [p.grad.clone() for p in parameters]
+    try:
+        Fails.apply(1e-3 * loss_of(x)).backward()
+    except MemoryError:
+        pass
+    print(all(torch.equal(p.grad, g) for p, g in zip(parameters, before)))
+    optimizer.step()
+""")
+        self.assert_in_force(outcome, "fp16")
+        self.assertEqual(set(outcome.out.split()), {"True"})
+
+    def test_gradients_of_inputs_end_it(self):
+        outcome = self.train(["fp16"], NET + """
+optimizer = torch.optim.SGD(parameters, lr=1e-3)
+for step in range(12):
+    x = torch.randn(64, 8).requires_grad_(step > 8)
+    optimizer.zero_grad()
+    loss_of(x).backward()
+    optimizer.step()
+print(model.inside, x.grad.abs().max().item() < 10)
+""")
+        self.assertEqual(self.fix(outcome, "fp16")["state"], "undone")
+        self.assertEqual(outcome.out.strip(), "torch.float32 True")
+
     def test_an_optimiser_with_a_closure_ends_it(self):
         outcome = self.train(["fp16"], NET + """
 optimizer = torch.optim.LBFGS(parameters, lr=0.1, max_iter=2)

@@ -19,11 +19,7 @@ def fp16(tools, _):
         scaler.know(module)
 
         def call_in_fp16(*args, **kwargs):
-            if scaler.is_off:
-                return call(*args, **kwargs)
-            if torch.is_grad_enabled():
-                scaler.passed()
-            return half(*args, **kwargs)
+            return (half if scaler.may_pass((*args, *kwargs.values())) else call)(*args, **kwargs)
 
         return call_in_fp16
 

@@ -16,7 +16,7 @@ class Scaler:
 
     def __init__(self, tools):
         self.is_due = False  # a pass in float16 waits for its gradients, or these for their step
-        self.is_off = False
+        self._is_off = False
         self._torch = tools.torch
         self._report = tools.report
         self._models, self._optimizers = weakref.WeakSet(), weakref.WeakSet()
@@ -41,9 +41,16 @@ class Scaler:
             raise Refused("its parameters are spread over several devices")
         self._models.add(module)
 
-    def passed(self):
-        """A pass in float16 that will be asked for gradients."""
-        self.is_due = self._is_fresh = True
+    def may_pass(self, inputs):
+        """Whether a pass may be in float16; it will be asked for gradients unless they are turned off."""
+        if self._is_off:
+            return False
+        if self._torch.is_grad_enabled():
+            if any(isinstance(value, self._torch.Tensor) and value.requires_grad and value.is_leaf for value in inputs):
+                self._stop("the program asks for gradients of its inputs, which would stay scaled")
+                return False
+            self.is_due = self._is_fresh = True
+        return True
 
     def _noting(self, original):
         def __init__(optimizer, *args, **kwargs):
@@ -65,11 +72,12 @@ class Scaler:
             for gradients in self._gradients(parameters):
                 self._torch._foreach_mul_(gradients, self._scale)
             scaled = [self._scaled(root, gradient) for root, gradient in zip(roots, given)]
-            original(roots, scaled, retain_graph, create_graph, *args, **kwargs)
-            inverse = self._scale.double().reciprocal().float()
-            for gradients in self._gradients(parameters):
-                self._torch._amp_foreach_non_finite_check_and_unscale_(gradients, self._overflowed, inverse)
-            return None
+            try:
+                original(roots, scaled, retain_graph, create_graph, *args, **kwargs)
+            finally:  # a program may go on after a pass that ran out of memory
+                inverse = self._scale.double().reciprocal().float()
+                for gradients in self._gradients(parameters):
+                    self._torch._amp_foreach_non_finite_check_and_unscale_(gradients, self._overflowed, inverse)
 
         return backward
 
@@ -92,7 +100,7 @@ class Scaler:
         return False
 
     def _stop(self, why):
-        self.is_off, self.is_due = True, False
+        self._is_off, self.is_due = True, False
         self._report.undone(NAME, why)
         return True
 
