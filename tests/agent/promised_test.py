@@ -9,7 +9,7 @@ import torch
 
 from support import ROOT  # noqa: F401  (the agent's path)
 
-from fullwatt.fixes.promised import LEARNING_BATCHES, Placement, make_kind
+from fullwatt.fixes.promised import LEARNING_BATCHES, Order, Placement, make_kind
 
 KIND = make_kind(torch)
 HOST = torch.arange(12.0).reshape(3, 4)
@@ -71,7 +71,7 @@ class PlacementTest(unittest.TestCase):
     def test_without_a_gpu_batches_are_gathered_here(self):
         placement = Placement(torch, [HOST], 1 << 30 if not torch.cuda.is_available() else 0)
         self.assertFalse(placement.is_learning or placement.is_whole)
-        batch = placement.gather(torch.tensor([2, 0]))
+        batch = placement.gather(Order(torch.tensor([1, 2, 0])).part(1, 3))
         self.assertIs(type(batch[0]), torch.Tensor)
         self.assertTrue(torch.equal(batch[0], HOST[[2, 0]]))
 
@@ -79,7 +79,7 @@ class PlacementTest(unittest.TestCase):
         placement = Placement(torch, [HOST], 0)
         placement._left = LEARNING_BATCHES
         for _ in range(LEARNING_BATCHES):
-            self.assertTrue(torch.equal(placement.gather(torch.tensor([1]))[0] + 0, HOST[[1]]))
+            self.assertTrue(torch.equal(placement.gather(Order(torch.tensor([1])).part(0, 1))[0] + 0, HOST[[1]]))
             told = placement.learned()
         self.assertIn("only sent", told)
         self.assertFalse(placement.is_learning or placement.is_whole)

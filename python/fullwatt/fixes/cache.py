@@ -15,13 +15,14 @@ from ..weak import Known
 from . import ahead
 from .ahead import Ahead
 from .loaders import draw_seed, why_no_workers
-from .promised import Placement
+from .promised import Order, Placement
 
 NAME = "sample-cache"
 PROBES = 8  # samples that are fetched twice
 PACK_BATCH = 256
 SHARE_OF_FREE = 0.5  # of the memory that is free when packing begins
 TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
+MOST_AT_ONCE = 4_000_000  # samples of an epoch whose order is looked up as a whole
 FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
 
 
@@ -66,7 +67,8 @@ class Caches:
             return None
         if self._iterator_class is None:
             self._iterator_class = make_iterator_class(self._tools.torch)
-        return self._iterator_class(loader, packed, self._goes_ahead and not ahead.why_not(self._tools.torch, loader))
+        is_known = not ahead.why_not(self._tools.torch, loader)
+        return self._iterator_class(loader, packed, is_known, self._goes_ahead and is_known)
 
     def _try_to_pack(self, loader):
         report = self._tools.report
@@ -109,15 +111,16 @@ class Packed:
         self._told = (text, once_s)
         self._tools.report.in_force(NAME, text, once_s=once_s)
 
-    def batch(self, indices):
+    def order(self, indices):
+        """Where these samples lie, one after the other."""
+        places = self._tools.torch.as_tensor(indices)
+        return Order(places if self._rows is None else self._rows[places])
+
+    def batch(self, places):
         """What the loader's own fetching and collating would give, or None where samples are missing."""
-        torch = self._tools.torch
-        places = torch.as_tensor(indices)
-        if self._rows is not None:
-            places = self._rows[places]
-            if int(places.min()) < 0:
-                return None
-        return torch.utils._pytree.tree_unflatten(self.placement.gather(places), self._form)
+        if self._rows is not None and int(places.host.min()) < 0:
+            return None
+        return self._tools.torch.utils._pytree.tree_unflatten(self.placement.gather(places), self._form)
 
     def served(self):
         """The program is done with a batch: it has shown what it does with its parts."""
@@ -157,14 +160,14 @@ def make_iterator_class(torch):
     module = sys.modules["torch.utils.data.dataloader"]
 
     class CachedIterator(module._BaseDataLoaderIter):
-        def __init__(self, loader, packed, may_go_ahead):
+        def __init__(self, loader, packed, is_known, may_go_ahead):
             super().__init__(loader)
             self._loader = loader
             self._packed = packed
             self._may_go_ahead = may_go_ahead
             self._ahead = None
             self._is_first = True
-            self._make = maker(torch, self._sampler_iter, packed, self._pin_memory)
+            self._make = maker(torch, batches_of(self._sampler_iter, packed, is_known and len(loader.sampler) <= MOST_AT_ONCE), packed, self._pin_memory)
 
         def _next_data(self):
             packed = self._packed
@@ -188,12 +191,25 @@ def make_iterator_class(torch):
     return CachedIterator
 
 
-def maker(torch, sampler, packed, pins):
+def batches_of(sampler, packed, at_once):
+    """The numbers of each batch's samples and where these lie. An order that is known from its first step on is looked up as a whole."""
+    if not at_once:
+        for indices in sampler:
+            yield indices, packed.order(indices).part(0, len(indices))
+        return
+    batches = list(sampler)
+    order, begin = packed.order([index for indices in batches for index in indices]), 0
+    for indices in batches:
+        yield indices, order.part(begin, begin + len(indices))
+        begin += len(indices)
+
+
+def maker(torch, batches, packed, pins):
     """A function that gives the next samples' numbers and their batch, or None where it cannot; it knows nothing of the iterator."""
 
     def make():
-        indices = next(sampler)
-        data = packed.batch(indices) if not packed.is_broken else None
+        indices, places = next(batches)
+        data = packed.batch(places) if not packed.is_broken else None
         return indices, torch.utils.data._utils.pin_memory.pin_memory(data) if pins and data is not None else data
 
     return make

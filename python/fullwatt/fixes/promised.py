@@ -8,6 +8,37 @@ LEARNING_BATCHES = 3  # in which it shows which parts of a batch go to a GPU, an
 SHARE_OF_FREE = 0.5  # of the GPU's memory that is free then
 
 
+class Order:
+    """Where samples lie, one after the other; on a GPU, too, once that is asked for."""
+
+    def __init__(self, host):
+        self.host = host
+        self._there = {}
+
+    def on(self, device):
+        """The whole of it on a GPU."""
+        if device not in self._there:
+            self._there[device] = self.host.to(device)
+        return self._there[device]
+
+    def part(self, begin, end):
+        return Places(self, begin, end)
+
+
+class Places:
+    """The samples of one batch."""
+
+    def __init__(self, order, begin, end):
+        self._order, self._begin, self._end = order, begin, end
+        self.host = order.host[begin:end]
+
+    def __len__(self):
+        return self._end - self._begin
+
+    def on(self, device):
+        return self._order.on(device)[self._begin:self._end]
+
+
 class Placement:
     """Learns which parts of the batches go to a GPU, and keeps their samples there."""
 
@@ -34,9 +65,8 @@ class Placement:
     def gather(self, places):
         """The parts of the batch of these samples."""
         if self.is_learning:
-            return [self._watched(number, leaf.index_select(0, places)) for number, leaf in enumerate(self._leaves)]
-        on_gpu = {}
-        return [self._part(number, places, on_gpu) for number in range(len(self._leaves))]
+            return [self._watched(number, leaf.index_select(0, places.host)) for number, leaf in enumerate(self._leaves)]
+        return [self._part(number, places) for number in range(len(self._leaves))]
 
     def learned(self):
         """After each batch; decides once enough were seen. Tells what it did then, otherwise nothing."""
@@ -63,18 +93,12 @@ class Placement:
 
         return self._kind(host, host=host, sent=sent, used=used)
 
-    def _part(self, number, places, on_gpu):
+    def _part(self, number, places):
         leaf, there = self._leaves[number], self._there[number]
         if there is None:
-            return leaf.index_select(0, places)
-
-        def make():
-            if there.device not in on_gpu:
-                on_gpu[there.device] = places.to(there.device, non_blocking=True)
-            return there.index_select(0, on_gpu[there.device])
-
+            return leaf.index_select(0, places.host)
         like = leaf[:1].expand((len(places),) + leaf.shape[1:])
-        return self._kind(like, make_host=lambda: leaf.index_select(0, places), make=make, device=there.device)
+        return self._kind(like, make_host=lambda: leaf.index_select(0, places.host), make=lambda: there.index_select(0, places.on(there.device)), device=there.device)
 
 
 def make_kind(torch):
