@@ -22,6 +22,15 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+/// How much longer a step is with the fix, pair by pair as the agent decides: the machine may be at another pace from
+/// pair to pair.
+double median_ratio(const model::Turn& turn) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(turn.with_ms.size(), turn.without_ms.size()); ++i)
+    ratios.push_back(turn.with_ms[i] / turn.without_ms[i]);
+  return median(std::move(ratios));
+}
+
 /// Why the trial says nothing for this fix; empty when it does.
 std::string why_not(const model::Trial& trial, const std::string& fix) {
   const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
@@ -189,7 +198,7 @@ class Search {
       return;
     }
     tried.before_ms = median(turn->without_ms);
-    tried.after_ms = median(turn->with_ms);
+    tried.after_ms = *tried.before_ms * median_ratio(*turn);
     tried.once_s = turn->once_s;
     tried.kept = turn->kept;
     if (!tried.kept) tried.reason = "not faster beyond noise";

@@ -187,5 +187,19 @@ TEST(TuneSearchTest, AProgramThatDoesNotRunIsToldAsSuch) {
   EXPECT_EQ(search({.look = failing}, {}, {}).failure, "exit code 2: no such file");
 }
 
+TEST(TuneSearchTest, PairsAreComparedOneByOne) {
+  model::Trial plain;
+  plain.step_ms.assign(10, 10);
+  auto turned = plain;
+  turned.fixes = {{"bf16", "in-force", "", {}}};
+  turned.turns = {{"bf16", true, {10, 40, 11}, {9, 36, 12}, 0}};  // the machine was slow meanwhile
+  const auto tuning = search({.look = [&](const auto&) { return Look{plain, {candidate("bf16")}}; },
+                              .measure = [&](const auto&) { return plain; },
+                              .in_turns = [&](const auto&, const auto&) { return turned; }},
+                             {.starts = 4, .is_over = [] { return false; }},
+                             {.worth_it = [](const auto&) {}, .tried = [](const auto&) {}});
+  EXPECT_NEAR(*entry(tuning, "bf16").speedup(), 1 / 0.9, 1e-9);
+}
+
 }  // namespace
 }  // namespace fullwatt::tune
