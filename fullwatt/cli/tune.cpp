@@ -47,6 +47,7 @@ int run_tune(const TuneOptions& options, const Common& common) {
   tuning.in_source = patched.written;
   if (const auto written = folder->finish(tuning, output_style(common)); !written) report(written.error());
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
+  fmt::print(stderr, "{}\n", page_of(folder->path()));
   if (!tuning.failure.empty()) return kNotExamined;
   if (!tuning.is_proved() && (!tuning.interrupted || tuning.plan.fixes.empty())) return kOk;
   std::ofstream file(options.output);
@@ -56,7 +57,6 @@ int run_tune(const TuneOptions& options, const Common& common) {
   if (!file.flush())
     return report(
         {base::Error::Kind::unavailable, options.output + " cannot be written", "Give another path with --output."});
-  fmt::print(stderr, "{}\n", page_of(folder->path()));
   fmt::print(stderr, "fullwatt run --fix {} -- {}\n", options.output, base::join(options.command, " "));
   return options.write && tuning.is_proved() ? write_source(patched) : kOk;
 }

@@ -148,6 +148,24 @@ print(model.inside, x.grad.abs().max().item() < 10)
         self.assertEqual(self.fix(outcome, "fp16")["state"], "undone")
         self.assertEqual(outcome.out.strip(), "torch.float32 True")
 
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "this torch has no scaler for the CPU")
+    def test_a_scaler_of_the_programs_own_ends_it(self):
+        source = NET + """
+optimizer = torch.optim.Adam(parameters, lr=1e-3, fused=True)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(14):
+    optimizer.zero_grad()
+    scaler.scale(1e-3 * loss_of(torch.randn(64, 8))).backward()
+    scaler.step(optimizer)
+    scaler.update()
+print(model.inside, "%.4f" % sum(p.double().sum().item() for p in parameters))
+"""
+        plain, fixed = self.train([], source), self.train(["fp16"], source)
+        self.assert_refused(fixed, "fp16", "scales its gradients itself")
+        (inside, ours), (_, theirs) = fixed.out.split(), plain.out.split()
+        self.assertEqual(inside, "torch.float32")
+        self.assertAlmostEqual(float(ours), float(theirs), delta=0.01)
+
     def test_an_optimiser_with_a_closure_ends_it(self):
         outcome = self.train(["fp16"], NET + """
 optimizer = torch.optim.LBFGS(parameters, lr=0.1, max_iter=2)

@@ -15,11 +15,13 @@ def fp16(tools, _):
     torch, scaler = tools.torch, Scaler(tools)
 
     def make(module, call):
-        half = in_half(torch, call, device_of(torch, module), torch.float16)
+        device = device_of(torch, module)
+        half, is_on = in_half(torch, call, device, torch.float16), autocast_question(torch, device)
         scaler.know(module)
 
         def call_in_fp16(*args, **kwargs):
-            return (half if scaler.may_pass((*args, *kwargs.values())) else call)(*args, **kwargs)
+            may = not is_on() and scaler.may_pass((*args, *kwargs.values()))
+            return (half if may else call)(*args, **kwargs)
 
         return call_in_fp16
 

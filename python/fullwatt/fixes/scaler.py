@@ -16,7 +16,7 @@ class Scaler:
 
     def __init__(self, tools):
         self.is_due = False  # a pass in float16 waits for its gradients, or these for their step
-        self._is_off = False
+        self._why_off = ""
         self._torch = tools.torch
         self._report = tools.report
         self._models, self._optimizers = weakref.WeakSet(), weakref.WeakSet()
@@ -24,17 +24,20 @@ class Scaler:
         self._is_stepped = False  # an optimiser has used the gradients of the last backward pass
         self._is_fresh = False  # a pass was made since
         self._is_in_step = False
+        self._is_lent = False  # a fused optimiser has our flag of an overflow
         self._set_aside = []
         tools.patches.replace(self._torch.optim.Optimizer, "__init__", self._noting)
         tools.patches.replace(self._torch.autograd, "backward", self._scaling)
         tools.patches.replace(self._torch.autograd, "grad", self._ending)
+        scalers = self._torch.amp if hasattr(self._torch.amp, "GradScaler") else self._torch.cuda.amp  # torch 2.3 moved it
+        tools.patches.replace(scalers.GradScaler, "scale", self._yielding)
         module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
         tools.patches.on_restore(module.register_optimizer_step_pre_hook(self._before_step).remove)
         tools.patches.on_restore(module.register_optimizer_step_post_hook(self._after_step).remove)
 
     def know(self, module):
         """A model whose passes will be in float16."""
-        why = hooks_of(module)
+        why = self._why_off or hooks_of(module)
         if why:
             raise Refused(why)
         if type(module).__name__ in ("FullyShardedDataParallel", "FSDPModule") or len({parameter.device for parameter in module.parameters()}) > 1:
@@ -43,7 +46,7 @@ class Scaler:
 
     def may_pass(self, inputs):
         """Whether a pass may be in float16; it will be asked for gradients unless they are turned off."""
-        if self._is_off:
+        if self._why_off:
             return False
         if self._torch.is_grad_enabled():
             if any(isinstance(value, self._torch.Tensor) and value.requires_grad and value.is_leaf for value in inputs):
@@ -90,6 +93,15 @@ class Scaler:
 
         return grad
 
+    def _yielding(self, original):
+        """A program that scales its gradients itself skips steps itself, too: the two would not know of each other."""
+        def scale(scaler, *args, **kwargs):
+            if scaler.is_enabled() and not self._why_off:
+                self._stop("the program scales its gradients itself")
+            return original(scaler, *args, **kwargs)
+
+        return scale
+
     def _must_stop(self, create_graph):
         if create_graph:
             return self._stop("the program differentiates its gradients")
@@ -100,7 +112,7 @@ class Scaler:
         return False
 
     def _stop(self, why):
-        self._is_off, self.is_due = True, False
+        self._why_off, self.is_due = why, False
         self._report.undone(NAME, why)
         return True
 
@@ -142,7 +154,7 @@ class Scaler:
         if not self.is_due:
             return
         if all(group.get("fused") for group in optimizer.param_groups):
-            optimizer.grad_scale, optimizer.found_inf = None, self._overflowed
+            optimizer.grad_scale, optimizer.found_inf, self._is_lent = None, self._overflowed, True
         elif self._overflowed.item():
             self._set_aside = [(parameter, parameter.grad) for parameter in optimizer_parameters(optimizer)]
             for parameter, _ in self._set_aside:
@@ -154,6 +166,7 @@ class Scaler:
         for parameter, gradient in self._set_aside:
             parameter.grad = gradient
         self._set_aside = []
-        if "found_inf" in vars(optimizer):
+        if self._is_lent:
             del optimizer.grad_scale, optimizer.found_inf
+            self._is_lent = False
         self._is_stepped, self._is_fresh = self.is_due, False
