@@ -111,6 +111,25 @@ TEST(CourseRulesTest, LongStepsThatNothingExplainsAreOutliers) {
   EXPECT_FALSE(taken.gain_ms.has_value());
 }
 
+TEST(CourseRulesTest, StepsThatAreLongerAlikeAndInNoRhythmAreTheMachines) {
+  const auto with = [](const Script& slow) {
+    RunBuilder builder;
+    say(builder, {});
+    for (const int between : {19, 7, 31, 12, 25, 9, 40, 15, 22, 11})
+      builder.plain(healthy_script(), between).plain(slow, 1);
+    builder.times(healthy_script(), 10).causes(healthy_script(), 10);
+    return builder;
+  };
+  auto slower = forward(40);
+  auto alike = with(finish(slower, 30));
+  const auto finding = expect_found(alike, "step-outliers");
+  EXPECT_EQ(finding.severity, model::Severity::info);
+  EXPECT_FALSE(finding.gain_ms.has_value());
+  auto one_place = forward().begin(Phase::backward, 18).library(18, 300).end();
+  auto in_one_place = with(finish(one_place));
+  EXPECT_EQ(expect_found(in_one_place, "step-outliers").severity, model::Severity::note);
+}
+
 TEST(CourseRulesTest, LongStepsThatWereRecordedNameTheirLine) {
   RunBuilder builder;
   say(builder, {});

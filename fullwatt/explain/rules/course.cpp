@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -70,6 +71,8 @@ struct LongSteps {
   double more_ms = 0;
   double explained_ms = 0;  ///< by waiting for data, garbage, compiling and saving, which have their own rules
   double count = 0;
+  std::array<double, kHostPhases> more_by_phase{};
+  std::vector<std::uint64_t> numbers;
 };
 
 bool profiler_switches(const Case& examined, const TrainingStep& step) {
@@ -93,14 +96,48 @@ LongSteps long_steps(const Case& examined, double usual_ms, double limit_ms) {
           std::max(0.0, step->phase_ms[static_cast<std::size_t>(phase)] - examined.evidence.steps.phase(phase));
     }
     ++found.count;
+    found.numbers.push_back(step->number);
+    for (std::size_t i = 0; i < kHostPhases; ++i) {
+      found.more_by_phase[i] += std::max(0.0, step->phase_ms[i] - examined.evidence.steps.phase_ms[i]);
+    }
   }
   return found;
 }
 
-/// Share of the time in which the training may have waited for a CPU that others had.
+/// Whether every part of a step is longer in them alike: as when the machine is slower for a while, not as when the
+/// program does something more.
+bool longer_alike(const Case& examined, const LongSteps& found) {
+  constexpr double kElsewhere = 0.25;  // of their excess; five of them are hit by chance as unevenly
+  const auto& usual = examined.evidence.steps.phase_ms;
+  const double all = std::accumulate(found.more_by_phase.begin(), found.more_by_phase.end(), 0.0);
+  const double usual_all = std::accumulate(usual.begin(), usual.end(), 0.0);
+  if (all <= 0 || usual_all <= 0) return false;
+  double elsewhere = 0;
+  for (std::size_t i = 0; i < kHostPhases; ++i) {
+    elsewhere += std::max(0.0, found.more_by_phase[i] / all - usual[i] / usual_all);
+  }
+  return elsewhere < kElsewhere;
+}
+
+/// Whether most of them come after the same number of steps; several in a row are one.
+bool in_a_rhythm(const LongSteps& found) {
+  std::map<std::uint64_t, std::size_t> distances;
+  std::size_t all = 0;
+  for (std::size_t i = 1; i < found.numbers.size(); ++i) {
+    const auto distance = found.numbers[i] - found.numbers[i - 1];
+    if (distance < 2) continue;
+    ++distances[distance];
+    ++all;
+  }
+  const auto most = std::ranges::max_element(distances, {}, [](const auto& entry) { return entry.second; });
+  return most != distances.end() && most->second * 2 > all;
+}
+
+/// Share of the time in which the training may have waited for a CPU that others had: one that is taken stops all
+/// threads that compute together.
 double taken_by_others(const Case& examined) {
   const auto load = host_load(examined.evidence);
-  return load.pressure + load.stolen / online_cpus(examined.evidence.run).value_or(1);
+  return std::min(1.0, load.pressure + load.stolen);
 }
 
 /// The line of the user's at which long steps were seen most often, where windows of causes hold some of them.
@@ -123,7 +160,8 @@ model::Site line_of_long_steps(const Case& examined, double limit_ms) {
   return sites.site(most->first);
 }
 
-/// Where the machine's other users took as much time as the long steps, the training is not to blame.
+/// Where the machine's other users took as much time as the long steps, or all of a step is longer now and then, the
+/// training is not to blame.
 Matches outliers(const Case& examined) {
   constexpr double kLeastSteps = 40;
   constexpr double kLong = 3;
@@ -140,10 +178,13 @@ Matches outliers(const Case& examined) {
       .fact("count", number_text(steps / seen.count));
   match.near({line_of_long_steps(examined, kLong * usual)});
   const double taken = taken_by_others(examined);
-  if (taken >= examined.share(each)) {
+  const bool others = taken >= examined.share(each);
+  const bool machine = longer_alike(examined, seen) && !in_a_rhythm(seen);
+  if (others) match.saw("CPUs taken by others", percent(taken) + " % of the time", "/proc");
+  if (machine) match.saw("what is longer in them", "every part alike, in no rhythm", "steps");
+  if (others || machine) {
     match.severity = model::Severity::info;
     match.gain_ms.reset();
-    match.saw("CPUs taken by others", percent(taken) + " % of the time", "/proc");
   }
   return {match.saw("long steps", fmt::format("{:.0f} of {:.0f}", seen.count, steps), "steps")};
 }
