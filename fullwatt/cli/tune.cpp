@@ -49,7 +49,9 @@ int run_tune(const TuneOptions& options, const Common& common) {
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   fmt::print(stderr, "{}\n", page_of(folder->path()));
   if (!tuning.failure.empty()) return kNotExamined;
-  if (!tuning.is_proved() && (!tuning.interrupted || tuning.plan.fixes.empty())) return kOk;
+  const bool is_found = tuning.is_proved() || (tuning.interrupted && tuning.has_found());
+  if (!is_found) tuning.plan.fixes = tuning.needed.fixes;
+  if (tuning.plan.fixes.empty()) return kOk;
   std::ofstream file(options.output);
   auto evidence = show::evidence(tuning);
   evidence.insert(evidence.begin(), "made by: fullwatt tune -- " + base::join(options.command, " "));

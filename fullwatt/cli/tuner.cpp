@@ -27,7 +27,6 @@ using std::chrono::milliseconds;
 constexpr double kMeasuredMs = 4000;    ///< of steps in a trial
 constexpr double kExplainedMs = 12000;  ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
-constexpr milliseconds kFirstLimit{120000};
 constexpr int kMostStarts = 12;  ///< to find the plan
 constexpr double kTurnMs = 250;  ///< half of a pair
 constexpr std::uint64_t kLeastTurn = 4;
@@ -62,9 +61,12 @@ bool is_settled(const model::Plan& plan, const std::string& id) {
                              [&](const auto& fix) { return fix.id == id || catalog::exclude_each_other(fix.id, id); });
 }
 
-/// Takes the fixes of a class out of the plan; whether there were any.
+/// Takes the fixes of a class out of the plan, but for those that are needed; whether there were any.
 bool drop(model::Tuning& tuning, catalog::FixClass kind, const std::string& reason) {
-  const auto is_one = [&](const std::string& id) { return catalog::find_fix(id)->kind == kind; };
+  const auto is_one = [&](const std::string& id) {
+    return catalog::find_fix(id)->kind == kind &&
+           std::ranges::find(tuning.needed.fixes, id, &model::PlannedFix::id) == tuning.needed.fixes.end();
+  };
   for (auto& tried : tuning.tried) {
     if (!tried.kept || !is_one(tried.fix.id)) continue;
     tried.kept = false;
@@ -108,7 +110,8 @@ tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
 
 model::Tuning Tuner::tune() {
   model::Tuning tuning;
-  const auto first = start({.steps = kFirstSteps, .limit = kFirstLimit});
+  auto first = start({.steps = kFirstSteps, .limit = kFirstLimit});
+  if (tune::is_out_of_memory(first.failure)) first = start_in_parts(std::move(first));
   if (!first.failure.empty()) {
     tuning.failure = first.failure;
     return tuning;
@@ -120,14 +123,15 @@ model::Tuning Tuner::tune() {
        .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
       {.starts = kMostStarts - number_, .is_over = [&] { return is_interrupted() || minutes() > options_.minutes; }},
       {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
-       .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }});
+       .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
+      needed_);
   tuning.plan.made_for = first.target;
   tuning.search_starts = number_;
   tuning.search_s = all_seconds_;
   tuning.advice = advice_;
-  const bool may_grow = std::ranges::find(options_.allow, "batch") != options_.allow.end();
+  const bool may_grow = may_change_batch() && needed_.fixes.empty();
   if (may_grow && tuning.failure.empty() && !is_interrupted()) try_batches(tuning);
-  if (tuning.failure.empty() && !tuning.plan.fixes.empty() && !is_interrupted()) prove(tuning);
+  if (tuning.failure.empty() && tuning.has_found() && !is_interrupted()) prove(tuning);
   tuning.interrupted = is_interrupted();
   return tuning;
 }
@@ -165,7 +169,8 @@ std::uint64_t Tuner::steps_for(double ms) const {
 
 /// Explains the program with a plan and asks which fixes make sense then.
 tune::Look Tuner::look(const model::Plan& plan) {
-  say(plan.fixes.empty() ? "looks where the time goes" : "looks again, with what was kept");
+  const bool is_first = plan.fixes.size() == needed_.fixes.size();
+  say(is_first ? "looks where the time goes" : "looks again, with what was kept");
   tune::Look found;
   found.trial =
       start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
@@ -173,7 +178,7 @@ tune::Look Tuner::look(const model::Plan& plan) {
   if (!explained || explained->run.processes.empty()) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
   const auto facts = explain::parse_facts(explained->run.processes.front());
-  if (plan.fixes.empty()) {
+  if (is_first) {
     plain_facts_ = facts;
     plain_settings_ = explained->explanation.settings;
   }
@@ -218,7 +223,7 @@ void Tuner::prove(model::Tuning& tuning) {
     if (!harms || is_interrupted()) return;
     const auto reason = fmt::format("with it the loss is {}", to_string(tuning.loss.verdict));
     if (!drop(tuning, kind, reason)) continue;
-    if (tuning.plan.fixes.empty()) return;
+    if (!tuning.has_found()) return;
     say("the loss suffers: proves the plan without what may be the cause");
     prove_once(tuning);
   }
@@ -242,9 +247,9 @@ void Tuner::prove_once(model::Tuning& tuning) {
                     .limit = limit_});
     };
     tune::Pair pair;
-    if (seed % 2 == 0) pair.first = run({});
+    if (seed % 2 == 0) pair.first = run(needed_);
     pair.second = run(tuning.plan);
-    if (seed % 2 == 1) pair.first = run({});
+    if (seed % 2 == 1) pair.first = run(needed_);
     pairs.push_back(std::move(pair));
   }
   tuning.speed = tune::prove_speed(pairs);

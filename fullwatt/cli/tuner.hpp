@@ -39,7 +39,8 @@ class Tuner {
   tune::PatchedSource in_source(const model::Plan& plan) const;
 
  private:
-  static constexpr std::uint64_t kFirstSteps = 40;                 ///< of the first start, and of any at least
+  static constexpr std::uint64_t kFirstSteps = 40;  ///< of the first start, and of any at least
+  static constexpr std::chrono::milliseconds kFirstLimit{120000};
   static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
 
   model::Trial start(const tune::TrialRequest& request);
@@ -54,7 +55,9 @@ class Tuner {
   model::Trial in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes);
   bool is_unwanted(const std::string& id) const;
 
-  // A larger batch, where that is allowed: tuner_batch.cpp.
+  // Another batch, where that is allowed: tuner_batch.cpp.
+  bool may_change_batch() const;
+  model::Trial start_in_parts(model::Trial whole);
   void try_batches(model::Tuning& tuning);
   model::Trial measure_batch(model::Plan plan, std::uint64_t own, std::uint64_t batch);
   model::PlannedFix batch_fix(std::uint64_t own, std::uint64_t batch) const;
@@ -69,6 +72,7 @@ class Tuner {
   const show::Style& style_;
   tune::TrialSetup setup_;
   std::chrono::steady_clock::time_point started_;
+  model::Plan needed_;                             ///< without which the program has no room
   std::vector<model::Advice> advice_;              ///< from the newest look
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force

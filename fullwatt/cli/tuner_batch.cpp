@@ -25,6 +25,27 @@ double peak_bytes(const model::Trial& trial) {
 
 }  // namespace
 
+bool Tuner::may_change_batch() const {
+  return std::ranges::find(options_.allow, "batch") != options_.allow.end();
+}
+
+/// The program as it is has no room for its batch: cut into parts it may have. The last start is the answer.
+model::Trial Tuner::start_in_parts(model::Trial whole) {
+  if (!may_change_batch()) {
+    say("the program has no room for its batch; with --allow batch it is tried in parts");
+    return whole;
+  }
+  constexpr int kMostParts = 32;
+  for (int parts = 2; parts <= kMostParts && !is_interrupted(); parts *= 2) {
+    say(fmt::format("the program has no room for its batch: tries it in {} parts", parts));
+    needed_.fixes = {{"accumulation", {{"parts", std::to_string(parts)}}, std::nullopt}};
+    auto trial = start({.plan = needed_, .steps = kFirstSteps, .limit = kFirstLimit});
+    if (!tune::is_out_of_memory(trial.failure)) return trial;
+  }
+  needed_.fixes.clear();
+  return whole;
+}
+
 /// A larger batch on top of the plan, if it is faster by the sample.
 void Tuner::try_batches(model::Tuning& tuning) {
   const auto own = own_batch();

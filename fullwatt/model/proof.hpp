@@ -186,6 +186,7 @@ struct Tuning {
   static constexpr int kSchemaVersion = 1;
 
   Plan plan;
+  Plan needed;  ///< without which the program has no room here: all comparisons are with it; usually empty
   std::vector<TriedFix> tried;
   int search_starts = 0;  ///< of the program, until the plan was found
   double search_s = 0;    ///< that these took
@@ -205,6 +206,7 @@ struct Tuning {
 
   static void fields(auto& self, auto&& visit) {
     visit("plan", self.plan);
+    visit("needed", self.needed);
     visit("tried", self.tried);
     visit("search_starts", self.search_starts);
     visit("search_s", self.search_s);
@@ -223,6 +225,7 @@ struct Tuning {
     visit("advice", self.advice);
   }
 
+  bool has_found() const { return plan.fixes.size() > needed.fixes.size(); }
   bool is_proved() const { return speed.is_faster() && loss.verdict == LossProof::Verdict::not_worse; }
 };
 

@@ -219,7 +219,7 @@ std::string tune_html(const model::Tuning& tuning, const Style& style) {
   auto body = fmt::format("<p class=\"soft\">fullwatt {} · tune</p>\n<h1>{}</h1>\n", kVersion,
                           html_escaped(verdict(tuning, page)));
   if (tuning.failure.empty()) {
-    if (!tuning.plan.fixes.empty()) body += tiles(tuning, page);
+    if (tuning.has_found()) body += tiles(tuning, page);
     body += kept(tuning, page) + proof(tuning, page) + dropped(tuning, page) + source(tuning, page) +
             what_is_left(tuning, page);
   }

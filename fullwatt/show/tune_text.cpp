@@ -114,7 +114,8 @@ std::string tried_line(const model::TriedFix& tried, const Style& style) {
 std::vector<std::string> evidence(const model::Tuning& tuning) {
   const Style plain{.unicode = false};
   std::vector<std::string> lines;
-  if (!tuning.is_proved()) lines.emplace_back("NOT PROVED: the proof was interrupted");
+  if (!tuning.needed.fixes.empty()) lines.push_back(needed(tuning, plain));
+  if (tuning.has_found() && !tuning.is_proved()) lines.emplace_back("NOT PROVED: the proof was interrupted");
   if (tuning.speed.pairs > 0) {
     lines.push_back(speed(tuning.speed, plain));
     lines.push_back(loss(tuning.loss, plain));
@@ -129,7 +130,7 @@ std::vector<std::string> evidence(const model::Tuning& tuning) {
 
 std::string tune_text(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty()) return verdict(tuning, style) + "\n";
-  if (tuning.plan.fixes.empty()) return verdict(tuning, style) + "\n" + what_is_left(tuning, style);
+  if (!tuning.has_found()) return verdict(tuning, style) + "\n" + what_is_left(tuning, style);
   std::string out = comparison(tuning, style) + kept_table(tuning, style) + dropped_table(tuning, style);
   if (tuning.speed.pairs > 0) {
     out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));

@@ -25,13 +25,26 @@ std::string title_of(const std::string& fix, const Style& style) {
                        known != nullptr ? std::string(known->title.in(style.language)) : base::printable(fix, 40));
 }
 
+std::string needed(const model::Tuning& tuning, const Style& style) {
+  if (tuning.needed.fixes.empty()) return {};
+  std::vector<std::string> fixes;
+  for (const auto& fix : tuning.needed.fixes) {
+    std::string text = fix.id;
+    for (const auto& [name, value] : fix.settings) text += " " + name + "=" + value;
+    fixes.push_back(base::printable(text, 100));
+  }
+  return say("tune_needed", style, {{"value", base::join(fixes, ", ")}});
+}
+
 std::string verdict(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty()) return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}});
-  if (tuning.plan.fixes.empty()) return say("tune_nothing", style);
+  const auto room = needed(tuning, style);
+  if (!tuning.has_found()) return room.empty() ? say("tune_nothing", style) : room;
   const auto* key = tuning.is_proved() ? "tune_proved" : tuning.interrupted ? "tune_interrupted" : "tune_not_proved";
-  return say(key, style,
+  return (room.empty() ? room : room + " ") +
+         say(key, style,
              {{"factor", factor(tuning.speed.speedup)},
-              {"count", std::to_string(tuning.plan.fixes.size())},
+              {"count", std::to_string(tuning.plan.fixes.size() - tuning.needed.fixes.size())},
               {"ms", figure(tuning.before_ms)},
               {"step", figure(tuning.after_ms)}});
 }

@@ -16,6 +16,8 @@ std::string say(std::string_view key, const Style& style, const Facts& facts = {
 std::string factor(double speedup);
 std::string title_of(const std::string& fix, const Style& style);
 /// One sentence for the whole.
+/// What the program cannot do without on this machine; usually nothing.
+std::string needed(const model::Tuning& tuning, const Style& style);
 std::string verdict(const model::Tuning& tuning, const Style& style);
 std::string speed(const model::SpeedProof& speed, const Style& style);
 std::string loss(const model::LossProof& loss, const Style& style);

@@ -43,8 +43,10 @@ std::string why_not(const model::Trial& trial, const std::string& fix) {
 /// Everything that one search knows.
 class Search {
  public:
-  Search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener)
-      : starts_(starts), limits_(limits), listener_(listener) {}
+  Search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener, const model::Plan& needed)
+      : starts_(starts), limits_(limits), listener_(listener) {
+    found_.plan = found_.needed = needed;
+  }
 
   model::Tuning run() {
     for (int round = 0; round < kRounds && may_start(); ++round) {
@@ -236,8 +238,9 @@ class Search {
 
 }  // namespace
 
-model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener) {
-  return Search(starts, limits, listener).run();
+model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener,
+                     const model::Plan& needed) {
+  return Search(starts, limits, listener, needed).run();
 }
 
 }  // namespace fullwatt::tune

@@ -34,7 +34,8 @@ struct SearchListener {
 };
 
 /// Looks where the time goes, tries what is worth it on top of what was kept, and looks again: each fix changes what
-/// the others can give. Keeps what makes a step shorter beyond noise.
-model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener);
+/// the others can give. Keeps what makes a step shorter beyond noise, on top of what the program needs anyway.
+model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener,
+                     const model::Plan& needed = {});
 
 }  // namespace fullwatt::tune

@@ -179,6 +179,10 @@ void read_folder(model::Trial& trial) {
 
 }  // namespace
 
+bool is_out_of_memory(const std::string& failure) {
+  return base::contains(failure, "out of memory") || base::contains(failure, "can't allocate memory");
+}
+
 model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
   auto trial = new_trial(setup, request, number);
   const auto scratch = fmt::format("{}/{}/sandbox", setup.folder, number);

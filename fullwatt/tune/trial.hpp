@@ -42,6 +42,9 @@ struct TrialSetup {
 /// Starts the program once, in a sandbox, for that many steps. What goes wrong is told in the trial itself.
 model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number);
 
+/// Whether that is why a trial failed, by the program's own last words.
+bool is_out_of_memory(const std::string& failure);
+
 /// Writes down that a trial is over, so that a tuning that is cut off can go on behind it.
 void keep_trial(const TrialSetup& setup, const TrialRequest& request, const model::Trial& trial, int number);
 /// The trial of that number if it is over and was the same; nothing otherwise.

@@ -96,6 +96,34 @@ TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
   EXPECT_FALSE(fs::exists(folder_ / "checkpoint.pt")) << "a trial wrote into the user's folder";
 }
 
+/// A card with room for eight samples, as the program's own words have it.
+TEST_F(TuneTest, ABatchWithoutRoomIsCutIntoPartsWhereThatIsAllowed) {
+  const auto program = folder_.write("train.py", R"(import torch
+from torch import nn
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.randn(3200, 8), torch.randn(3200, 1))
+model = nn.Linear(8, 1)
+optimizer = torch.optim.RMSprop(model.parameters(), lr=0.01)
+for epoch in range(1000):
+    for x, y in torch.utils.data.DataLoader(data, batch_size=32, shuffle=True):
+        if len(x) > 8: raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+)");
+  auto asked = command(program);
+  const auto refused = run(asked);
+  EXPECT_EQ(refused.exit_code, 3) << refused.err;
+  EXPECT_TRUE(contains(refused.err, "with --allow batch it is tried in parts")) << refused.err;
+  asked.insert(asked.begin() + 2, {"--allow", "batch", "--minutes", "0.2"});
+  const auto allowed = run(asked);
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+  EXPECT_TRUE(contains(allowed.out, "accumulation parts=4")) << allowed.out << allowed.err;
+  const auto plan = read_all(folder_ / "plan.yaml");
+  EXPECT_TRUE(contains(plan, "- id: accumulation")) << plan;
+  EXPECT_TRUE(contains(plan, "parts: 4")) << plan;
+}
+
 TEST_F(TuneTest, AProgramThatFailsIsToldWithItsOwnWords) {
   const auto result = run(command(folder_.write("train.py", "raise ValueError('no such data set')\n")));
   if (no_sandbox(result)) GTEST_SKIP() << result.out;

@@ -80,6 +80,20 @@ TEST(TuneTextTest, WhoeverStopsGetsTheBestSoFarAndIsToldThatItIsNotProved) {
   EXPECT_TRUE(contains(evidence(tuning).front(), "NOT PROVED"));
 }
 
+TEST(TuneTextTest, WhatTheProgramHasNoRoomWithoutIsNamed) {
+  auto tuning = sample();
+  tuning.needed.fixes = {{"accumulation", {{"parts", "4"}}, std::nullopt}};
+  tuning.plan.fixes.push_back(tuning.needed.fixes.front());
+  EXPECT_TRUE(contains(tune_text(tuning, Style{}), "With accumulation parts=4 it has"));
+  EXPECT_TRUE(contains(tune_text(tuning, Style{}), "(fixes: 2)")) << "those that make it faster";
+  EXPECT_TRUE(contains(evidence(tuning).front(), "accumulation parts=4"));
+  tuning.plan = tuning.needed;
+  const auto text = tune_text(tuning, Style{});
+  EXPECT_TRUE(contains(text, "accumulation parts=4")) << text;
+  EXPECT_FALSE(contains(text, "as fast")) << text;
+  EXPECT_TRUE(contains(tune_html(tuning, Style{}), "accumulation parts=4"));
+}
+
 TEST(TuneTextTest, PlainAsciiWhereTheTerminalKnowsNoMore) {
   for (const unsigned char c : tune_text(sample(), Style{.unicode = false})) EXPECT_LT(c, 128);
   for (const auto& line : evidence(sample())) EXPECT_FALSE(contains(line, "?")) << line;
@@ -127,8 +141,10 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   };
   const auto& parts = schema["properties"];
   same(json, schema);
-  same(json["plan"], parts["plan"]);
-  same(json["plan"]["made_for"], parts["plan"]["properties"]["made_for"]);
+  const auto& plan = schema["$defs"]["plan"];
+  same(json["plan"], plan);
+  same(json["needed"], plan);
+  same(json["plan"]["made_for"], plan["properties"]["made_for"]);
   same(json["tried"][1], parts["tried"]["items"]);
   same(json["tried"][1]["predicted"], parts["tried"]["items"]["properties"]["predicted"]);
   same(json["speed"], parts["speed"]);

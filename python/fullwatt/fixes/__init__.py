@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import batch, cache, collector, copies, graphs, loaders, models, optimizers, precision, switches
+from . import accumulation, batch, cache, collector, copies, graphs, loaders, models, optimizers, precision, switches
 from .report import Report
 from .target import Target
 
@@ -29,6 +29,7 @@ FIXES = {
     "loader-prefetch": loaders.prefetch,
     "loader-persistent": loaders.persistent,
     "non-blocking": copies.non_blocking,
+    "accumulation": accumulation.accumulation,
     "batch-size": batch.batch_size,
 }
 

@@ -6,15 +6,11 @@ NAME = "batch-size"
 
 
 def batch_size(tools, entry):
-    """Loaders that shuffle get it when they are made, so that their length is right; others when an epoch with gradients begins."""
+    """The loaders that are read for training get it."""
     torch, report = tools.torch, tools.report
     size, factor = int(entry["size"]), float(entry.get("learning_rate") or 1)
-    seen = Known()
 
     def change(loader):
-        if seen.get(loader) is not None:
-            return
-        seen.put(loader, True)
         why = why_not(torch, loader, size)
         if why:
             if report.state(NAME) != "in-force":
@@ -23,27 +19,39 @@ def batch_size(tools, entry):
         report.in_force(NAME, "%d instead of %d%s" % (size, loader.batch_size, ", learning rate × %g" % factor if factor != 1 else ""))
         vars(loader.batch_sampler)["batch_size"] = vars(loader)["batch_size"] = size
 
+    change_training_loaders(tools.patches, torch, tools.agent, change)
+    if factor != 1:
+        tools.patches.replace(torch.optim.Optimizer, "__init__", lambda original: make_optimizer_init(tools, original, factor))
+    report.waiting(NAME, "until a loader is read")
+
+
+def change_training_loaders(patches, torch, agent, change):
+    """Calls `change(loader)` once: where a loader shuffles when it is made, so that its length is right; otherwise when an epoch with gradients begins."""
+    seen = Known()
+
+    def change_once(loader):
+        if seen.get(loader) is None:
+            seen.put(loader, True)
+            change(loader)
+
     def make_init(original):
         def __init__(self, *args, **kwargs):
             original(self, *args, **kwargs)
             if is_shuffled(torch, self):
-                tools.agent.attempt(change, self)
+                agent.attempt(change_once, self)
 
         return __init__
 
     def make_iter(original):
         def __iter__(self):
             if torch.is_grad_enabled():
-                tools.agent.attempt(change, self)
+                agent.attempt(change_once, self)
             return original(self)
 
         return __iter__
 
-    tools.patches.replace(torch.utils.data.DataLoader, "__init__", make_init)
-    tools.patches.replace(torch.utils.data.DataLoader, "__iter__", make_iter)
-    if factor != 1:
-        tools.patches.replace(torch.optim.Optimizer, "__init__", lambda original: make_optimizer_init(tools, original, factor))
-    report.waiting(NAME, "until a loader is read")
+    patches.replace(torch.utils.data.DataLoader, "__init__", make_init)
+    patches.replace(torch.utils.data.DataLoader, "__iter__", make_iter)
 
 
 def make_optimizer_init(tools, original, factor):
