@@ -1,6 +1,7 @@
-"""What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings that are tuned already, and how good predictions are.
+"""What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings that are tuned already, memory by batch size, and how
+good predictions are.
 
-Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned…] [--keypoint DATA] [--seeds N] [--merge] [--commit ID]; DATA is made by examples/keypoint/generate.py.
+Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--seeds N] [--merge] [--commit ID]; DATA is made by examples/keypoint/generate.py.
 Steady samples/s are those of `fullwatt run`; an expert's program tells its own. All ways of one part take turns.
 """
 
@@ -23,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 KEYPOINT, LSTM = ROOT / "examples" / "keypoint", ROOT / "examples" / "lstm"
 TUNED = ["healthy_resnet", "healthy_transformer", "healthy_compiled", "healthy_data_on_gpu", "healthy_gan"]
+FAMILIES = ["cnn", "transformer", "lstm"]
 TUNED_SECONDS = 60  # of a program; each start of `tune` ends it earlier
 COMPARED_SECONDS = 12
 
@@ -31,10 +33,10 @@ def python(arguments):
     return [sys.executable, *map(str, arguments)]
 
 
-def tune(fullwatt, program, plan, seeds):
+def tune(fullwatt, program, plan, seeds, flags=()):
     """The answer of `tune`, and how many seconds it took."""
     started = time.monotonic()
-    command = [fullwatt, "tune", "--anew", "--json", "--seeds", str(seeds), "--output", plan, "--", *python(program)]
+    command = [fullwatt, "tune", "--anew", "--json", "--seeds", str(seeds), "--output", plan, *flags, "--", *python(program)]
     with tempfile.TemporaryDirectory() as home:
         answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=program[0].parent, env={**os.environ, "FULLWATT_HOME": home})
     return json.loads(answer.stdout), time.monotonic() - started
@@ -105,7 +107,19 @@ def tuned(options):
     return rows
 
 
-PARTS = {"lstm": lstm, "keypoint": keypoint, "targets": targets, "tuned": tuned}
+def memory(options):
+    """Nothing but the batch size is changed; each size that was tried, with the memory that smaller ones let expect."""
+    others = [word for page in (ROOT / "docs" / "fixes").glob("*.md") if page.stem not in ("README", "batch-size") for word in ("--skip", page.stem)]
+    rows = {}
+    for family in FAMILIES:
+        program = [ROOT / "bench" / "memory_models.py", family, *(["--small"] if options.small else [])]
+        with tempfile.TemporaryDirectory() as folder:
+            tuning, _ = tune(options.fullwatt, program, str(pathlib.Path(folder) / "plan.yaml"), 2, ["--allow", "batch", *others])
+        rows[family] = tuning["batches"]
+    return rows
+
+
+PARTS = {"lstm": lstm, "keypoint": keypoint, "targets": targets, "tuned": tuned, "memory": memory}
 
 
 def main():
@@ -114,6 +128,7 @@ def main():
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     parser.add_argument("--keypoint", type=lambda text: str(pathlib.Path(text).resolve()), default="data", help="folder with the keypoint data")
     parser.add_argument("--tuned", nargs="*", default=TUNED, help="workloads that are tuned already")
+    parser.add_argument("--small", action="store_true", help="models of a size for CPUs, where memory is measured")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--merge", action="store_true", help="keep the parts of earlier calls")

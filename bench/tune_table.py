@@ -3,7 +3,7 @@
 import statistics
 
 KEYPOINT_RATE, LSTM_SPEEDUP, FOUND_S = 14_000, 3.5, 300
-PREDICTION_ERROR, INSIDE, SLOWER = 0.10, 0.9, 0.01
+PREDICTION_ERROR, INSIDE, SLOWER, MEMORY_ERROR = 0.10, 0.9, 0.01, 0.03
 
 
 def number(value, digits=0):
@@ -59,6 +59,10 @@ def goals(rows):
     if intervals:
         inside = sum(low <= measured <= high for low, high, measured in intervals) / len(intervals)
         found.append((f"fixes that change kernels ({len(intervals)}), inside their interval", f"{100 * inside:.0f} %", "90 %", inside >= INSIDE))
+    errors = [abs(memory_error(batch)) for batches in rows.get("memory", {}).values() for batch in batches if batch["predicted_bytes"]]
+    if errors:
+        error = statistics.median(errors)
+        found.append((f"memory of a larger batch ({len(errors)}), median error", f"{100 * error:.1f} %", "3 %", error <= MEMORY_ERROR))
     for name, row in rows.get("tuned", {}).items():
         if row["pairs"]:
             slower = statistics.median(after / before for before, after in row["pairs"]) - 1
@@ -66,6 +70,21 @@ def goals(rows):
         else:
             found.append((f"{name}, with its plan", "no plan", "+1 %", True))
     return found
+
+
+def memory_error(batch):
+    return batch["predicted_bytes"] / batch["peak_bytes"] - 1
+
+
+def memory_lines(rows):
+    lines = ["", "## Memory by batch size", "", "All that is used of the card; predicted by a line through the two largest batches before.", "",
+             "| model | batch | predicted GB | measured GB | error | samples/s |", "|---|---|---|---|---|---|"]
+    for family, batches in rows.items():
+        for batch in batches:
+            said = batch["predicted_bytes"]
+            lines.append(f"| {family} | {batch['size']} | {number(said and said / 1e9, 2)} | {number(batch['peak_bytes'] / 1e9, 2)} | "
+                         f"{f'{100 * memory_error(batch):+.1f} %' if said else '–'} | {number(batch['samples_per_second'])} |")
+    return lines
 
 
 def in_short(row):
@@ -110,6 +129,8 @@ def table(rows, head):
                   f"without it: {number(row['predicted_ms'], 1)} ms; measured: {number(row['after_ms'], 1)} ms."]
     if "lstm" in rows or "keypoint" in rows:
         lines += example_lines(rows)
+    if "memory" in rows:
+        lines += memory_lines(rows["memory"])
     for name in ("lstm", "keypoint"):
         if name in rows:
             lines += tried_lines(name, rows[name]["tuning"])

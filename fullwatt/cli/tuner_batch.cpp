@@ -66,6 +66,9 @@ void Tuner::try_batches(model::Tuning& tuning) {
   };
   const auto choice = tune::find_batch(probe, own, usable_memory());
   if (!choice) return;
+  for (const auto& tried : choice->probes)
+    tuning.batches.push_back(
+        {tried.batch, tried.predicted_bytes, static_cast<double>(tried.peak_bytes), tried.samples_per_second});
   model::TriedFix tried;
   tried.fix = batch_fix(own, std::max(choice->batch, 2 * own));
   tried.why = "a larger batch may use the machine better";

@@ -140,6 +140,21 @@ struct TriedFix {
   }
 };
 
+/// A batch size that was measured.
+struct TriedBatch {
+  std::uint64_t size = 0;
+  std::optional<double> predicted_bytes;  ///< of memory, from smaller batches
+  double peak_bytes = 0;
+  double samples_per_second = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("size", self.size);
+    visit("predicted_bytes", self.predicted_bytes);
+    visit("peak_bytes", self.peak_bytes);
+    visit("samples_per_second", self.samples_per_second);
+  }
+};
+
 /// Two starts with one seed: the program as it is, and with the plan. Long series of losses are thinned out.
 struct ProvedPair {
   static constexpr std::size_t kMostLosses = 200;
@@ -188,9 +203,10 @@ struct Tuning {
   Plan plan;
   Plan needed;  ///< without which the program has no room here: all comparisons are with it; usually empty
   std::vector<TriedFix> tried;
-  int search_starts = 0;  ///< of the program, until the plan was found
-  double search_s = 0;    ///< that these took
-  double before_ms = 0;   ///< of a step, in the search
+  std::vector<TriedBatch> batches;  ///< where the batch size was to be changed
+  int search_starts = 0;            ///< of the program, until the plan was found
+  double search_s = 0;              ///< that these took
+  double before_ms = 0;             ///< of a step, in the search
   double after_ms = 0;
   double samples_per_step = 0;
   GpuWork gpu_before;
@@ -208,6 +224,7 @@ struct Tuning {
     visit("plan", self.plan);
     visit("needed", self.needed);
     visit("tried", self.tried);
+    visit("batches", self.batches);
     visit("search_starts", self.search_starts);
     visit("search_s", self.search_s);
     visit("before_ms", self.before_ms);

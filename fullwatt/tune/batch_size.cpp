@@ -102,9 +102,12 @@ Accumulation accumulate(std::uint64_t effective, std::uint64_t largest) {
 base::Result<BatchChoice> find_batch(const ProbeBatch& probe, std::uint64_t start, std::uint64_t usable) {
   BatchChoice choice;
   for (std::optional<std::uint64_t> batch = std::max<std::uint64_t>(start, 1); batch;) {
-    const auto measured = probe(*batch);
+    const auto predicted =
+        choice.probes.size() >= 2 ? std::optional(memory_line(choice.probes).at(*batch)) : std::nullopt;
+    auto measured = probe(*batch);
     if (!measured && choice.probes.empty()) return std::unexpected(measured.error());
     if (!measured) break;
+    measured->predicted_bytes = predicted;
     choice.probes.push_back(*measured);
     const bool enough = is_flat(choice.probes) || choice.probes.size() >= kMostProbes;
     batch = enough ? std::nullopt : next_batch(choice.probes, usable);

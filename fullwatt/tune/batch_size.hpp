@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct BatchProbe {
   std::uint64_t batch = 0;
   std::uint64_t peak_bytes = 0;  ///< of device memory, all that the process holds
   double samples_per_second = 0;
+  std::optional<double> predicted_bytes;  ///< from the batches before it, where there were two
 };
 
 /// Device memory by batch size: what a training takes anyway, and what each sample adds.

@@ -40,6 +40,7 @@ model::Tuning sample() {
   dropped.after_ms = 8.2;
   tuning.tried = {bf16, cache, dropped};
   tuning.plan.fixes = {bf16.fix, cache.fix};
+  tuning.batches = {{64, std::nullopt, 2e9, 1000}};
   tuning.before_ms = 40;
   tuning.after_ms = 8;
   tuning.samples_per_step = 32;
@@ -147,6 +148,7 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   same(json["plan"]["made_for"], plan["properties"]["made_for"]);
   same(json["tried"][1], parts["tried"]["items"]);
   same(json["tried"][1]["predicted"], parts["tried"]["items"]["properties"]["predicted"]);
+  same(json["batches"][0], parts["batches"]["items"]);
   same(json["speed"], parts["speed"]);
   same(json["loss"], parts["loss"]);
   same(json["pairs"][0], parts["pairs"]["items"]);
