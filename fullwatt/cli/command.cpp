@@ -43,12 +43,18 @@ bool takes_value(const CLI::App& app, const std::string& argument) {
 }
 
 /// Takes the user's command out of the arguments of `run` and `tune`: all after "--", else all from the first one that
-/// is no option of ours. What it holds is not ours to parse.
+/// is no option of ours. What it holds is not ours to parse; nor is anything that stands after `train`.
 std::vector<std::string> take_user_command(const CLI::App& app, std::vector<std::string>& arguments) {
   bool run = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto& argument = arguments[i];
     const bool dashes = argument == "--";
+    if (!run && argument == "train") {
+      const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      std::vector<std::string> command(begin, arguments.end());
+      arguments.erase(begin, arguments.end());
+      return command;
+    }
     if (run && (dashes || !argument.starts_with('-'))) {
       const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(i);
       std::vector<std::string> command(begin + (dashes ? 1 : 0), arguments.end());
@@ -107,6 +113,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> user_command;
   add_run(app, user_command, common, result);
   add_tune(app, user_command, common, result);
+  add_train(app, user_command, result);
   add_report(app, common, result);
   add_explain(app, common, result);
   try {

@@ -37,6 +37,7 @@ void add_doctor(CLI::App& app, const Common& common, int& result);
 void add_select(CLI::App& app, const Common& common, int& result);
 void add_run(CLI::App& app, const std::vector<std::string>& user_command, const Common& common, int& result);
 void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const Common& common, int& result);
+void add_train(CLI::App& app, const std::vector<std::string>& user_command, int& result);
 void add_report(CLI::App& app, const Common& common, int& result);
 void add_explain(CLI::App& app, const Common& common, int& result);
 

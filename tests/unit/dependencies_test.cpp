@@ -25,6 +25,7 @@ const std::map<std::string, Folders> kMayInclude{
     {"record", {"base", "model", "vendor", "record"}},
     {"explain", {"base", "model", "catalog", "doctor", "explain"}},
     {"tune", {"base", "model", "catalog", "record", "explain", "tune"}},
+    {"engine", {"base", "engine"}},
     {"catalog", {"base", "model", "catalog"}},
     {"doctor", {"base", "model", "vendor", "catalog", "doctor"}},
     {"show", {"base", "model", "catalog", "show"}},
@@ -130,13 +131,27 @@ TEST(DependenciesTest, OnlyTheVendorBoundaryLoadsLibraries) {
             kNone);
 }
 
-TEST(DependenciesTest, YamlIsReadInFourPlacesOnly) {
+TEST(DependenciesTest, OnlyTheEngineIncludesTorchAndNothingBesideItThatTorchBringsAnotherVersionOf) {
+  const std::regex torch(R"re(#include\s*<(torch|ATen|c10)/)re");
+  EXPECT_EQ(places(torch, [](const Source& source, const std::string&) { return part_of(source.path) == "engine"; }),
+            kNone);
+  const std::regex brought(R"re(#include\s*<(fmt|nlohmann)/)re");
+  for (const auto& source : sources()) {
+    const auto has = [&](const std::regex& pattern) {
+      return std::ranges::any_of(source.lines, [&](const auto& line) { return std::regex_search(line, pattern); });
+    };
+    EXPECT_FALSE(has(torch) && has(brought)) << source.path;
+  }
+}
+
+TEST(DependenciesTest, YamlIsReadInFivePlacesOnly) {
   const std::regex yaml(R"re(#include\s*<yaml-cpp/)re");
   EXPECT_EQ(places(yaml,
                    [](const Source& source, const std::string&) {
                      return source.path == "fullwatt/doctor/probe/yaml.cpp" ||
                             source.path == "fullwatt/explain/config_file.cpp" ||
-                            source.path == "fullwatt/tune/plan_file.cpp" || source.path == "catalog/compile.cpp";
+                            source.path == "fullwatt/tune/plan_file.cpp" || source.path == "catalog/compile.cpp" ||
+                            source.path == "fullwatt/engine/config.cpp";
                    }),
             kNone);
 }
@@ -145,7 +160,8 @@ TEST(DependenciesTest, OnlyTheCommandLinePrintsAndExits) {
   const std::regex printing(R"re(std::(cout|cerr|exit|abort|_Exit)\b|\b(printf|puts|fprintf)\(|fmt::print\()re");
   EXPECT_EQ(places(printing,
                    [](const Source& source, const std::string&) {
-                     return part_of(source.path) == "cli" || source.path == "catalog/compile.cpp";
+                     return part_of(source.path) == "cli" || source.path == "catalog/compile.cpp" ||
+                            source.path == "fullwatt/engine/train_main.cpp";
                    }),
             kNone);
 }

@@ -1,0 +1,36 @@
+# LibTorch as a PyTorch wheel carries it: the target LibTorch::LibTorch. `find_package(Torch)` would want a whole CUDA toolkit.
+# FULLWATT_TORCH_PYTHON names the interpreter whose torch is meant.
+if(NOT FULLWATT_TORCH_PYTHON)
+  foreach(candidate "$ENV{FULLWATT_TEST_PYTHON}" "$ENV{VIRTUAL_ENV}/bin/python" "$ENV{CONDA_PREFIX}/bin/python" "${PROJECT_SOURCE_DIR}/.venv/bin/python")
+    if(EXISTS "${candidate}")
+      set(FULLWATT_TORCH_PYTHON "${candidate}" CACHE FILEPATH "Interpreter whose PyTorch the engine is built for")
+      break()
+    endif()
+  endforeach()
+endif()
+
+if(FULLWATT_TORCH_PYTHON AND NOT LibTorch_ROOT_FOLDER)
+  execute_process(
+    COMMAND ${FULLWATT_TORCH_PYTHON} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  set(LibTorch_ROOT_FOLDER "${found}" CACHE PATH "Folder of PyTorch, with lib and include")
+endif()
+
+find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
+find_library(LibTorch_C10_LIBRARY c10 PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
+find_library(LibTorch_LIBRARY torch PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
+find_path(LibTorch_INCLUDE_DIR torch/torch.h PATHS ${LibTorch_ROOT_FOLDER}/include/torch/csrc/api/include NO_DEFAULT_PATH)
+if(EXISTS "${LibTorch_ROOT_FOLDER}/version.py")
+  file(STRINGS "${LibTorch_ROOT_FOLDER}/version.py" line REGEX "^__version__ = ")
+  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${line}")
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_LIBRARY LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
+  VERSION_VAR LibTorch_VERSION)
+if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
+  add_library(LibTorch::LibTorch INTERFACE IMPORTED)
+  target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_ROOT_FOLDER}/include ${LibTorch_INCLUDE_DIR})
+  # libtorch.so does nothing but load those for CUDA, which nothing refers to.
+  target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU_LIBRARY} ${LibTorch_C10_LIBRARY} -Wl,--no-as-needed ${LibTorch_LIBRARY} -Wl,--as-needed)
+endif()

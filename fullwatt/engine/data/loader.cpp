@@ -1,0 +1,155 @@
+#include "fullwatt/engine/data/loader.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace fullwatt::engine {
+namespace {
+
+constexpr std::size_t kPieceBytes =
+    2U << 20U;  ///< large enough that handing it out costs nothing, small enough to share
+constexpr std::align_val_t kAlignment{4096};
+
+}  // namespace
+
+HostMemory HostMemory::ordinary() {
+  return {[](std::size_t bytes) { return static_cast<std::byte*>(::operator new(bytes, kAlignment)); },
+          [](std::byte* start) { ::operator delete(start, kAlignment); }};
+}
+
+Loader::Batch::~Batch() {
+  if (loader_ != nullptr) loader_->give_back(slot_);
+}
+
+std::uint64_t Loader::Batch::epoch() const {
+  return loader_->slots_[slot_].epoch;
+}
+
+std::uint64_t Loader::Batch::number() const {
+  return loader_->slots_[slot_].number;
+}
+
+std::int64_t Loader::Batch::samples() const {
+  return static_cast<std::int64_t>(loader_->slots_[slot_].indices.size());
+}
+
+std::byte* Loader::Batch::field(std::size_t index) const {
+  return loader_->slots_[slot_].fields[index];
+}
+
+Loader::Loader(const DataSet& data, const LoaderOptions& options, HostMemory memory)
+    : data_(data),
+      options_(options),
+      memory_(std::move(memory)),
+      order_(data.samples(), options.shuffled, options.seed),
+      slots_(static_cast<std::size_t>(std::max(1, options.ahead))),
+      issue_epoch_(options.first_epoch),
+      issue_batch_(options.first_batch) {
+  options_.batch = std::max<std::int64_t>(1, options_.batch);
+  for (auto& slot : slots_) {
+    for (const auto& field : data_.fields())
+      slot.fields.push_back(memory_.allocate(field.sample_bytes() * static_cast<std::size_t>(options_.batch)));
+  }
+  fill_free_slots();
+  for (int i = 0; i < std::max(1, options_.threads); ++i) threads_.emplace_back([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::scoped_lock lock(mutex_);
+    is_over_ = true;
+  }
+  has_work_.notify_all();
+  for (auto& thread : threads_) thread.join();
+  for (const auto& slot : slots_) {
+    for (auto* const start : slot.fields) memory_.release(start);
+  }
+}
+
+std::uint64_t Loader::batches_per_epoch() const {
+  const auto samples = static_cast<std::uint64_t>(data_.samples());
+  const auto batch = static_cast<std::uint64_t>(options_.batch);
+  return options_.drop_last ? samples / batch : (samples + batch - 1) / batch;
+}
+
+base::Result<std::optional<Loader::Batch>> Loader::next() {
+  std::unique_lock lock(mutex_);
+  auto& slot = slots_[next_slot_];
+  if (slot.state == Slot::State::free) return std::nullopt;
+  if (slot.state == Slot::State::lent)
+    return base::fail(base::Error::Kind::bad_input, "all batches of the loader are lent",
+                      "Let one go before the next.");
+  is_ready_.wait(lock, [&] { return slot.missing == 0; });
+  if (slot.error) return std::unexpected(*slot.error);
+  slot.state = Slot::State::lent;
+  Batch batch(*this, next_slot_);
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  return batch;
+}
+
+/// The caller holds the lock, or no thread runs yet.
+void Loader::fill_free_slots() {
+  while (slots_[issue_slot_].state == Slot::State::free && issue(issue_slot_))
+    issue_slot_ = (issue_slot_ + 1) % slots_.size();
+}
+
+/// Has the next batch fetched into a slot; false when there is none.
+bool Loader::issue(std::size_t index) {
+  auto& slot = slots_[index];
+  const auto per_epoch = batches_per_epoch();
+  if (per_epoch == 0) return false;
+  if (issue_batch_ >= per_epoch) {
+    issue_epoch_ += issue_batch_ / per_epoch;
+    issue_batch_ %= per_epoch;
+  }
+  if (issue_epoch_ >= options_.epochs) return false;
+  if (sequence_epoch_ != issue_epoch_) {
+    sequence_ = order_.epoch(issue_epoch_);
+    sequence_epoch_ = issue_epoch_;
+  }
+  const auto batch = static_cast<std::size_t>(options_.batch);
+  const auto begin = static_cast<std::size_t>(issue_batch_) * batch;
+  const auto end = std::min(begin + batch, sequence_.size());
+  slot.indices.assign(sequence_.begin() + static_cast<std::ptrdiff_t>(begin),
+                      sequence_.begin() + static_cast<std::ptrdiff_t>(end));
+  slot.epoch = issue_epoch_;
+  slot.number = issue_batch_++;
+  slot.error.reset();
+  slot.state = Slot::State::fetching;
+  for (std::size_t field = 0; field < data_.fields().size(); ++field) {
+    const auto bytes = std::max<std::size_t>(1, data_.fields()[field].sample_bytes());
+    const auto count = std::max<std::size_t>(1, kPieceBytes / bytes);
+    for (std::size_t first = 0; first < slot.indices.size(); first += count, ++slot.missing)
+      pieces_.push_back({index, field, first, std::min(count, slot.indices.size() - first)});
+  }
+  return true;
+}
+
+void Loader::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    has_work_.wait(lock, [&] { return is_over_ || !pieces_.empty(); });
+    if (is_over_) return;
+    const auto piece = pieces_.front();
+    pieces_.pop_front();
+    auto& slot = slots_[piece.slot];
+    lock.unlock();
+    const auto bytes = data_.fields()[piece.field].sample_bytes();
+    const auto fetched = data_.fetch(piece.field, std::span(slot.indices).subspan(piece.first, piece.count),
+                                     slot.fields[piece.field] + piece.first * bytes);
+    lock.lock();
+    if (!fetched && !slot.error) slot.error = fetched.error();
+    if (--slot.missing == 0) is_ready_.notify_all();
+  }
+}
+
+void Loader::give_back(std::size_t slot) {
+  {
+    const std::scoped_lock lock(mutex_);
+    slots_[slot].state = Slot::State::free;
+    fill_free_slots();
+  }
+  has_work_.notify_all();
+}
+
+}  // namespace fullwatt::engine

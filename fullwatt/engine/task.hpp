@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+#include "fullwatt/base/error.hpp"
+#include "fullwatt/engine/config.hpp"
+
+namespace fullwatt::engine {
+
+/// The fields of a batch, on the device that trains.
+using Fields = std::map<std::string, at::Tensor>;
+
+/// What is trained: a network, the fields of a sample that it needs, and how wrong it is.
+class Task {
+ public:
+  Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  virtual ~Task() = default;
+
+  virtual torch::nn::Module& network() = 0;
+  virtual std::vector<std::string> fields() const = 0;
+  virtual at::Tensor loss(const Fields& batch) = 0;
+};
+
+/// Every model of `models/`, by the name that a configuration gives.
+base::Result<std::unique_ptr<Task>> make_task(const ModelConfig& config);
+
+std::unique_ptr<Task> make_lstm(const ModelConfig& config);
+std::unique_ptr<Task> make_keypoint(const ModelConfig& config);
+
+}  // namespace fullwatt::engine

@@ -1,0 +1,112 @@
+"""fullwatt-train as a user runs it: what it writes, how it goes on, and what it says to what is wrong."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import time
+import unittest
+
+import numpy as np
+from support import EngineCase, read_safetensors
+
+
+class TrainTest(EngineCase):
+    def test_a_training_that_was_interrupted_goes_on_to_the_same_weights(self):
+        self.write_windows(64)
+        model = "{name: lstm, hidden: 16, dropout: 0.3}"
+        settings = {"train_epochs": 4, "data_shuffle": "true"}
+        self.train(self.configure(model, **settings))
+        whole, losses = read_safetensors(self.newest())[0], self.losses()
+        self.train(self.configure(model, **{**settings, "train_epochs": 2}), "--anew")
+        for path in (self.folder / "out").glob("step-*"):
+            if int(path.stem[5:]) > 16:
+                path.unlink()
+        told = self.train(self.configure(model, **settings))
+        self.assertIn("goes on from", told)
+        again, _ = read_safetensors(self.newest())
+        for name, tensor in whole.items():
+            self.assertTrue(np.array_equal(tensor.numpy(), again[name].numpy()), name)
+        self.assertEqual(self.losses(), losses)
+
+    def test_killed_at_any_moment_it_leaves_checkpoints_that_can_be_read(self):
+        self.write_windows(32)
+        config = self.configure(train_epochs=100000, train_log_every=1000)
+        waits = random.Random(0)
+        for _ in range(6):
+            process = self.start(config)
+            self.addCleanup(process.kill)
+            deadline = time.monotonic() + 60
+            while not list((self.folder / "out").glob("step-*.safetensors")) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(waits.uniform(0, 0.1))
+            process.kill()
+            process.communicate()
+            for path in (self.folder / "out").glob("step-*.safetensors"):
+                tensors, metadata = read_safetensors(path)
+                self.assertEqual(int(metadata["step"]), int(path.stem[5:]))
+                self.assertIn("head.weight", tensors)
+
+    def test_ctrl_c_ends_in_order_with_a_checkpoint(self):
+        self.write_windows(32)
+        process = self.start(self.configure(train_epochs=100000, train_log_every=1000, output_every_epochs=100000))
+        self.addCleanup(process.kill)
+        while "in force" not in process.stderr.readline():
+            pass
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("the same command goes on", err)
+        self.assertTrue(self.newest().exists())
+
+    def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(self):
+        self.write_windows(32)
+        self.train(self.configure(train_epochs=3))
+        raw = bytearray(self.newest().read_bytes())
+        raw[-5] ^= 1
+        self.newest().write_bytes(raw)
+        told = self.train(self.configure(train_epochs=3))
+        self.assertIn("step-000000000008.safetensors", told)
+        for path in (self.folder / "out").glob("step-*"):
+            path.write_bytes(path.read_bytes()[:-3])
+        self.assertIn("cut off", self.train(self.configure(train_epochs=3), code=3))
+
+    def test_what_is_wrong_is_said(self):
+        self.write_windows(32)
+        self.assertIn("did you mean 'lstm'?", self.train(self.configure("{name: lsmt}"), code=3))
+        self.assertIn("there is no 'batchsize' in 'train'; did you mean 'batch_size'?", self.train(self.configure(), "--set", "train.batchsize=3", code=2))
+        self.assertIn("cannot be read", self.train(self.folder / "none.yaml", code=2))
+        self.assertIn("fewer than train.batch_size: 64", self.train(self.configure(), "--set", "train.batch_size=64", code=3))
+        self.assertIn("no number any more", self.train(self.configure(), "--set", "optimizer.lr=1000", "--set", "train.epochs=50", code=3))
+        (self.folder / "targets.npy").write_bytes((self.folder / "targets.npy").read_bytes()[:-8])
+        self.assertIn("it is cut off", self.train(self.configure(), code=3))
+        (self.folder / "targets.npy").unlink()
+        self.assertIn("no file in", self.train(self.configure(), code=3))
+
+    @unittest.skipIf(os.geteuid() == 0, "root writes everywhere")
+    def test_a_folder_that_cannot_be_written(self):
+        self.write_windows(32)
+        self.assertIn("Name another folder", self.train(self.configure(output_folder="/proc/none"), code=3))
+
+    def test_a_full_disk_leaves_the_last_checkpoint(self):
+        self.write_windows(32)
+        self.train(self.configure())
+        before = self.newest()
+        if not pathlib.Path("/dev/full").exists():
+            self.skipTest("no /dev/full")
+        (self.folder / "out" / "step-000000000008.safetensors.new").symlink_to("/dev/full")
+        self.assertIn("cannot be written: No space left", self.train(self.configure(train_epochs=2), code=3))
+        read_safetensors(before)
+
+    def test_metrics_are_lines_of_json(self):
+        self.write_windows(32)
+        self.train(self.configure(train_epochs=2))
+        lines = [json.loads(line) for line in (self.folder / "out" / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], list(range(1, 9)))
+        self.assertTrue(all(line["samples_per_second"] > 0 for line in lines))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,28 @@
+// Files of samples, tensors and settings from outside: refused with an error, or read within their bounds.
+
+#include <cstdint>
+#include <string>
+
+#include "tests/fuzz/require.hpp"
+
+#include "fullwatt/engine/config.hpp"
+#include "fullwatt/engine/data/npy.hpp"
+#include "fullwatt/engine/tensor_file.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fullwatt::engine;
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto header = parse_npy_header(bytes); header) {
+    REQUIRE(header->data_offset <= bytes.size());
+  } else {
+    REQUIRE(!header.error().message.empty());
+  }
+  if (const auto parsed = parse_tensors(bytes); parsed) {
+    for (const auto& tensor : parsed->first) {
+      const auto* start = reinterpret_cast<const char*>(tensor.data);
+      REQUIRE(start >= bytes.data() && start + tensor.bytes() <= bytes.data() + bytes.size());
+    }
+  }
+  if (const auto config = parse_config(bytes); config) REQUIRE(!settings_of(*config).empty());
+  return 0;
+}
