@@ -1,7 +1,9 @@
 #include "fullwatt/cli/tune_folder.hpp"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -47,11 +49,18 @@ std::string content(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The folder for itself, or -1 when another tuning is at work there.
+/// The folder for itself, or -1 when another tuning is at work there. One that was killed while it started a program
+/// has left a child that holds the lock until it executes that.
 int lock(const std::string& folder) {
+  constexpr int kTries = 40;
+  constexpr std::chrono::milliseconds kPause{50};
   const int file = ::open((fs::path(folder) / kAsked).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
-  if (file >= 0) ::close(file);
+  if (file < 0) return -1;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+    std::this_thread::sleep_for(kPause);
+  }
+  ::close(file);
   return -1;
 }
 

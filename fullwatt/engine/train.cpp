@@ -100,7 +100,9 @@ class Training {
                         "Set train.amp to bf16 or false.");
     auto& context = at::globalContext();
     context.setBenchmarkCuDNN(config_.hardware.cudnn_benchmark && !config_.hardware.deterministic);
-    context.setFloat32MatmulPrecision(config_.hardware.allow_tf32 ? "high" : "highest");
+    const bool may_shorten = device_.is_cuda() && config_.hardware.allow_tf32;  // CPUs may shorten to bfloat16
+    context.setFloat32MatmulPrecision(may_shorten ? "high" : "highest");
+    context.setAllowTF32CuDNN(may_shorten);
     context.setDeterministicAlgorithms(config_.hardware.deterministic, true);
     return {};
   }
@@ -126,12 +128,15 @@ class Training {
 
   /// Files are found by their fields' names where the configuration says nothing.
   base::Result<void> open_data() {
+    const auto needed = task_->fields();
     auto patterns = config_.data.fields;
-    for (const auto& field : task_->fields()) patterns.try_emplace(field, "*" + field + ".npy");
-    std::erase_if(patterns, [&](const auto& entry) {
-      const auto needed = task_->fields();
-      return std::ranges::find(needed, entry.first) == needed.end();
-    });
+    for (const auto& [name, pattern] : patterns) {
+      if (std::ranges::find(needed, name) == needed.end())
+        return base::fail(Error::Kind::bad_input,
+                          "the model " + config_.model.name + " has no field '" + base::printable(name, 60) + "'",
+                          "Its fields are: " + base::join(needed, ", "));
+    }
+    for (const auto& field : needed) patterns.try_emplace(field, "*" + field + ".npy");
     auto data = open_npy_folder(config_.data.folder, patterns);
     if (!data) return std::unexpected(data.error());
     data_ = *std::move(data);

@@ -77,6 +77,7 @@ class TrainTest(EngineCase):
         self.write_windows(32)
         self.assertIn("did you mean 'lstm'?", self.train(self.configure("{name: lsmt}"), code=3))
         self.assertIn("there is no 'batchsize' in 'train'; did you mean 'batch_size'?", self.train(self.configure(), "--set", "train.batchsize=3", code=2))
+        self.assertIn("Its fields are: windows, targets", self.train(self.configure(data_fields="{windos: 'w.npy'}"), code=3))
         self.assertIn("cannot be read", self.train(self.folder / "none.yaml", code=2))
         self.assertIn("fewer than train.batch_size: 64", self.train(self.configure(), "--set", "train.batch_size=64", code=3))
         self.assertIn("no number any more", self.train(self.configure(), "--set", "optimizer.lr=1000", "--set", "train.epochs=50", code=3))
