@@ -20,7 +20,7 @@ constexpr const char* kBuildIt = "Build it for the PyTorch that is installed: ./
 
 /// The engine is a program of its own, so that all other commands work without torch, or with another one.
 base::Result<std::string> find_engine() {
-  const auto path = (fs::path(base::own_executable()).parent_path() / "fullwatt-train").string();
+  auto path = (fs::path(base::own_executable()).parent_path() / "fullwatt-train").string();
   if (!fs::exists(path))
     return base::fail(Error::Kind::not_found, path + " is not there: this fullwatt was built without PyTorch",
                       kBuildIt);

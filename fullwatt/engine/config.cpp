@@ -103,7 +103,7 @@ Key flag(std::string_view section, std::string_view name, Section Config::* part
 
 template <class Section>
 Key text(std::string_view section, std::string_view name, Section Config::* part, std::string Section::* member,
-         std::vector<std::string_view> choices = {}) {
+         const std::vector<std::string_view>& choices = {}) {
   const auto read = [=](Config& config, const Value& value) {
     if (!choices.empty() && std::ranges::find(choices, value.text) == choices.end())
       value.refuse(fmt::format("it must be one of {}", fmt::join(choices, ", ")));
@@ -115,7 +115,7 @@ Key text(std::string_view section, std::string_view name, Section Config::* part
 constexpr std::int64_t kMany = 1LL << 40;
 
 const std::vector<Key>& keys() {
-  static const std::vector<Key> all{
+  static const std::vector<Key> kAll{
       text("model", "name", &Config::model, &ModelConfig::name),
       whole("model", "channels", &Config::model, &ModelConfig::channels, 1, 4096),
       whole("model", "features", &Config::model, &ModelConfig::features, 1, 1 << 20),
@@ -147,7 +147,7 @@ const std::vector<Key>& keys() {
       text("output", "folder", &Config::output, &OutputConfig::folder),
       whole("output", "every_epochs", &Config::output, &OutputConfig::every_epochs, 1, kMany),
   };
-  return all;
+  return kAll;
 }
 
 const Key& find_key(const std::string& section, const std::string& name, const std::string& place) {
