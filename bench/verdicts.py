@@ -6,7 +6,6 @@ import truth
 
 STEP_TOLERANCE, SAMPLES_TOLERANCE, BUSY_TOLERANCE = 0.05, 0.05, 0.10
 SMALLEST_MS = 0.05
-UNEVEN = 1.1
 OF_THE_MACHINE = {"cpu-contention", "cpu-quota-throttles", "gpu-shared", "thermal-throttle", "sw-power-cap-normal"}
 
 
@@ -38,22 +37,16 @@ def idle_ms(report):
     return None if busy is None else max(0.0, report["step_ms"]["mean"] - busy)
 
 
-def uneven(own):
-    """Whether the program's own clock saw long steps: each of its steps does the same but for what is planted, so that they are the machine's."""
-    steps = own["step_ms"]
-    return steps.get("mean", 0) > UNEVEN * steps["median"]
-
-
-def told_apart(entry, own, report):
+def told_apart(entry, report):
     """Findings about the program, and ids of those about what else goes on on this machine: they may be true, and no program can help it."""
     listed = [finding for finding in report["findings"] if finding["severity"] != "info"]
-    foreign = (OF_THE_MACHINE | ({"step-outliers"} if uneven(own) else set())) - set(entry.get("cause", []))
+    foreign = OF_THE_MACHINE - set(entry.get("cause", []))
     return [finding for finding in listed if finding["id"] not in foreign], [finding["id"] for finding in listed if finding["id"] in foreign]
 
 
 def judged(name, entry, own, report, fixed_ms=None, program=None):
     """One row of the table. `program`: the source that ran, when it is not today's."""
-    findings, aside = told_apart(entry, own, report)
+    findings, aside = told_apart(entry, report)
     row = {
         "verdict": findings[0]["id"] if findings else "", "aside": aside, "findings": [finding["id"] for finding in findings],
         "own": {key: own.get(key) for key in ("step_ms", "samples_per_second", "busy_ms", "data_ms", "planted_ms", "steps", "device")},
