@@ -48,7 +48,7 @@ def judged(name, entry, own, report, fixed_ms=None, program=None):
     """One row of the table. `program`: the source that ran, when it is not today's."""
     findings, aside = told_apart(entry, report)
     row = {
-        "verdict": findings[0]["id"] if findings else "", "aside": aside, "findings": [finding["id"] for finding in findings],
+        "verdict": findings[0]["id"] if findings else "", "aside": aside, "findings": [finding["id"] for finding in findings], "gains_ms": [finding.get("gain_ms") for finding in findings],
         "own": {key: own.get(key) for key in ("step_ms", "samples_per_second", "busy_ms", "data_ms", "planted_ms", "steps", "device")},
         "step_ms": report["step_ms"], "samples_per_second": report.get("samples_per_second"), "busy_ms": report.get("gpu_busy_ms"),
         "explained_idle": report.get("explained_idle_share"), "idle_ms": idle_ms(report), "unexplained_ms": report.get("unexplained_ms"),

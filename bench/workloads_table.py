@@ -19,6 +19,11 @@ def in_short(row):
     return f"verdict {row['verdict'] or 'none'} ({'right' if row['right_cause'] else 'wrong, planted is ' + row['cause']}), line {tick(row['right_line'])} {row['place']}"
 
 
+def all_findings(row):
+    told = ", ".join(f"{name} {number(gain)} ms" for name, gain in zip(row["findings"], row["gains_ms"]))
+    return f"of {number(row['step_ms']['mean'])} ms: {told or 'no finding'}"
+
+
 def share(values):
     values = [value for value in values if value is not None]
     return (sum(values) / len(values) if values else None), len(values)

@@ -167,6 +167,19 @@ TEST(LoaderRulesTest, CollatingMostOfTheTimeIsNamed) {
   EXPECT_EQ(expect_found(builder, "loader-collate-slow").facts.at("name"), "pad_batch");
 }
 
+TEST(LoaderRulesTest, IdleWorkersAndAWaitInEveryStepAreTheHandOverNotTheCollating) {
+  auto builder = starved(R"("batch_size":64,"num_workers":2,"collate":"pad_batch")");
+  add_workers(builder, 2, 4, 0.97, 0.7);
+  for (auto& process : builder.run().processes) {  // a batch in each step, not one after the other
+    std::size_t number = 0;
+    std::erase_if(process.fetches, [&](const model::Fetch&) { return number++ % 16 != 0; });
+  }
+  set_load(builder, 2, 1);
+  const auto finding = expect_found(builder, "loader-hand-over");
+  EXPECT_NEAR(*finding.charged_ms, 40, 2);
+  EXPECT_EQ(explain(builder.build()).find("loader-collate-slow"), nullptr);
+}
+
 TEST(LoaderRulesTest, MoreWorkersThanCpusHinderEachOther) {
   auto builder = starved(R"("batch_size":64,"num_workers":28)");
   add_workers(builder, 28, 1800, 0.5);
@@ -189,6 +202,10 @@ TEST(LoaderRulesTest, WorkersThatAreFastOnTheWholeDeliverInBursts) {
   add_workers(builder, 8, 100, 0.9);
   for (auto& process : builder.run().processes) {
     for (std::size_t i = 0; i < process.fetches.size(); i += 9) process.fetches[i].end_ns += 400'000'000;
+  }
+  std::size_t wait = 0;
+  for (auto& span : builder.process().phases) {  // three batches of four are there when they are needed
+    if (span.phase == Phase::data && wait++ % 4 != 0) span.end_ns = span.start_ns + 100'000;
   }
   set_load(builder, 8, 7);
   EXPECT_EQ(expect_found(builder, "loader-prefetch-small").facts.at("value"), "2");

@@ -8,10 +8,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from common import Meter
 
+BORDER = 8
+
 
 def crop_and_normalise(image):
-    top, left = torch.randint(0, 8, (2,)).tolist()  # planted
-    part = image[:, top:top + 56, left:left + 56]  # planted
+    top, left = torch.randint(0, BORDER, (2,)).tolist()  # planted
+    height, width = image.shape[1] - BORDER, image.shape[2] - BORDER  # planted
+    part = image[:, top:top + height, left:left + width]  # planted
     return (part - part.mean()) / (part.std() + 1e-6)  # planted
 
 
@@ -29,11 +32,12 @@ def main():
     meter = Meter()
     device = meter.device
     torch.backends.cudnn.benchmark = True
-    batch = meter.pick(256, 64)
-    data = TensorDataset(torch.randn(16 * batch, 3, 64, 64), torch.arange(16 * batch) % 16)
+    batch = meter.pick(256, 128)
+    size = meter.pick(64, 24)  # small on a CPU, so that its one worker has far less to do than the loop
+    data = TensorDataset(torch.randn(16 * batch, 3, size, size), torch.arange(16 * batch) % 16)
     loader = DataLoader(data, batch, num_workers=meter.pick(4, 1), pin_memory=device == "cuda", persistent_workers=True)
     model = Classifier(meter.pick(128, 4)).to(device, memory_format=torch.channels_last)
-    staging = [torch.empty(batch, 3, 56, 56, pin_memory=device == "cuda") for _ in range(2)]
+    staging = [torch.empty(batch, 3, size - BORDER, size - BORDER, pin_memory=device == "cuda") for _ in range(2)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=device == "cuda")
     step, go_on = 0, True
     while go_on:

@@ -70,6 +70,14 @@ void measure(LoaderWork& work, const Fetches& fetches) {
   work.slow_ratio = spread.median > 0 ? spread.p95 / spread.median : 1;
 }
 
+double usual_wait_ms(const model::TrainingProcess& trainer) {
+  std::vector<double> lengths;
+  for (const auto& span : trainer.phases) {
+    if (span.phase == model::Phase::data) lengths.push_back(static_cast<double>(span.end_ns - span.start_ns) / 1e6);
+  }
+  return spread_of(lengths).median;
+}
+
 }  // namespace
 
 double LoaderWork::busy() const {
@@ -95,6 +103,7 @@ LoaderWork measure_loader(const Evidence& evidence) {
   if (fetches.empty()) return work;
   measure(work, fetches);
   work.batches_of_step = batches_per_step(*evidence.trainer, evidence.steps);
+  work.usual_wait_ms = usual_wait_ms(*evidence.trainer) * work.batches_of_step;
   work.slow_worker = slow_worker(fetches);
   return work;
 }

@@ -16,8 +16,9 @@ struct LoaderWork {
   double slow_ratio = 1;     ///< the slowest twentieth against the usual batch
   double slow_worker = 1;    ///< the slowest worker's mean against the usual worker's
   double batches_of_step = 1;
-  double wait_ms = 0;  ///< of a step, the training waits for data
-  double gain_ms = 0;  ///< of a step, were the data always there
+  double wait_ms = 0;        ///< of a step, the training waits for data
+  double usual_wait_ms = 0;  ///< the same in the median: a wait of every step, not of a few
+  double gain_ms = 0;        ///< of a step, were the data always there
   double step_ms = 0;
 
   bool known() const { return batches > 0; }
