@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
 #include "fullwatt/base/text.hpp"
@@ -14,26 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using base::Error;
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
-constexpr const char* kRandom = "random.cpu";
 constexpr const char* kExtension = ".safetensors";
 
-Named weights_of(const torch::nn::Module& network) {
-  Named found;
-  for (const auto& item : network.named_parameters()) found.emplace_back(item.key(), item.value());
-  for (const auto& item : network.named_buffers()) found.emplace_back(item.key(), item.value());
-  return found;
-}
-
-Named state_of(const torch::nn::Module& network, AdamW& optimizer) {
-  Named found;
-  std::size_t i = 0;
-  for (const auto& item : network.named_parameters()) {
-    found.emplace_back("optimizer.mean." + item.key(), optimizer.state().means[i]);
-    found.emplace_back("optimizer.square." + item.key(), optimizer.state().squares[i]);
-    found.emplace_back("optimizer.step." + item.key(), optimizer.state().steps[i++]);
-  }
+/// The states from which random numbers are drawn; that of the device only where it trains on one.
+std::vector<std::pair<std::string, at::Generator>> generators(at::Device device) {
+  std::vector<std::pair<std::string, at::Generator>> found{{"random.cpu", at::detail::getDefaultCPUGenerator()}};
+  if (!device.is_cpu()) found.emplace_back("random.device", at::globalContext().defaultGenerator(device));
   return found;
 }
 
@@ -71,13 +60,12 @@ std::unexpected<Error> in_file(const std::string& path, Error error) {
 
 }  // namespace
 
-base::Result<void> save_checkpoint(const std::string& path, const torch::nn::Module& network, AdamW& optimizer,
+base::Result<void> save_checkpoint(const std::string& path, const Named& tensors, at::Device device,
                                    const Position& position) {
-  auto tensors = weights_of(network);
-  std::ranges::move(state_of(network, optimizer), std::back_inserter(tensors));
-  tensors.emplace_back(kRandom, at::detail::getDefaultCPUGenerator().get_state());
+  auto all = tensors;
+  for (const auto& [name, generator] : generators(device)) all.emplace_back(name, generator.get_state());
   std::vector<TensorView> views;
-  for (auto& [name, tensor] : tensors) {
+  for (auto& [name, tensor] : all) {
     tensor = tensor.detach().cpu().contiguous();
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype) return base::fail(Error::Kind::bad_input, "'" + name + "' is of a type that checkpoints do not hold");
@@ -90,26 +78,25 @@ base::Result<void> save_checkpoint(const std::string& path, const torch::nn::Mod
                         {"step", std::to_string(position.step)}});
 }
 
-base::Result<Position> load_checkpoint(const std::string& path, torch::nn::Module& network, AdamW& optimizer) {
+base::Result<Position> load_checkpoint(const std::string& path, const Named& tensors, at::Device device) {
   const auto file = TensorFile::open(path);
   if (!file) return std::unexpected(file.error());
-  auto tensors = weights_of(network);
-  std::ranges::move(state_of(network, optimizer), std::back_inserter(tensors));
   if (const auto done = put_all(*file, tensors); !done) return in_file(path, done.error());
-  if (const auto* random = file->find(kRandom)) {
-    auto state = at::detail::getDefaultCPUGenerator().get_state();
-    if (const auto done = put(*random, state); !done) return in_file(path, done.error());
-    auto generator = at::detail::getDefaultCPUGenerator();
+  for (auto& [name, generator] : generators(device)) {
+    const auto* from = file->find(name);
+    if (from == nullptr) continue;  // it was trained elsewhere
+    auto state = generator.get_state();
+    if (const auto done = put(*from, state); !done) return in_file(path, done.error());
     generator.set_state(state);
   }
   const auto& metadata = file->metadata();
   return Position{number_of(metadata, "epoch"), number_of(metadata, "batch"), number_of(metadata, "step")};
 }
 
-base::Result<void> load_weights(const std::string& path, torch::nn::Module& network) {
+base::Result<void> load_tensors(const std::string& path, const Named& tensors) {
   const auto file = TensorFile::open(path);
   if (!file) return std::unexpected(file.error());
-  if (const auto done = put_all(*file, weights_of(network)); !done) return in_file(path, done.error());
+  if (const auto done = put_all(*file, tensors); !done) return in_file(path, done.error());
   return {};
 }
 

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
-#include "fullwatt/engine/adamw.hpp"
+#include "fullwatt/engine/optimizer.hpp"
 #include "fullwatt/engine/tensor_file.hpp"
 
 namespace fullwatt::engine {
@@ -14,13 +12,13 @@ struct Position {
   std::uint64_t step = 0;   ///< that are done
 };
 
-/// Weights, buffers, the optimiser's state and the random state, as tensors; on the CPU while they are written.
-base::Result<void> save_checkpoint(const std::string& path, const torch::nn::Module& network, AdamW& optimizer,
+/// These tensors and the random state of the CPU and of the device, on the CPU while they are written.
+base::Result<void> save_checkpoint(const std::string& path, const Named& tensors, at::Device device,
                                    const Position& position);
-base::Result<Position> load_checkpoint(const std::string& path, torch::nn::Module& network, AdamW& optimizer);
-
-/// Weights alone, by the names that PyTorch gives them.
-base::Result<void> load_weights(const std::string& path, torch::nn::Module& network);
+/// Puts what was saved into these tensors.
+base::Result<Position> load_checkpoint(const std::string& path, const Named& tensors, at::Device device);
+/// The same from a file that holds only some of what a checkpoint does, such as weights.
+base::Result<void> load_tensors(const std::string& path, const Named& tensors);
 
 /// A folder's checkpoints, the newest first.
 std::vector<std::string> checkpoints_in(const std::string& folder);

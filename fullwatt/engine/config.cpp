@@ -78,6 +78,7 @@ struct Key {
   std::string_view name;
   std::function<void(Config&, const Value&)> read;
   std::function<std::string(const Config&)> tell;
+  bool takes_list = false;
 };
 
 template <class Section, class Type>
@@ -114,6 +115,15 @@ Key text(std::string_view section, std::string_view name, Section Config::* part
 
 constexpr std::int64_t kMany = 1LL << 40;
 
+/// Two numbers, as in "0.9, 0.999".
+void read_betas(Config& config, const Value& value) {
+  const auto parts = base::split(value.text, ',');
+  if (parts.size() != 2) value.refuse("it must be two numbers from 0 to 1, such as [0.9, 0.999]");
+  constexpr double kMost = 0.999999999;
+  config.optimizer.beta1 = number({std::string(base::trim(parts[0])), value.place}, 0, kMost);
+  config.optimizer.beta2 = number({std::string(base::trim(parts[1])), value.place}, 0, kMost);
+}
+
 const std::vector<Key>& keys() {
   static const std::vector<Key> kAll{
       text("model", "name", &Config::model, &ModelConfig::name),
@@ -122,15 +132,27 @@ const std::vector<Key>& keys() {
       whole("model", "hidden", &Config::model, &ModelConfig::hidden, 1, 1 << 16),
       whole("model", "layers", &Config::model, &ModelConfig::layers, 1, 1024),
       real("model", "dropout", &Config::model, &ModelConfig::dropout, 0, 0.99),
+      whole("model", "classes", &Config::model, &ModelConfig::classes, 1, 1 << 24),
+      whole("model", "width", &Config::model, &ModelConfig::width, 1, 4096),
+      whole("model", "vocabulary", &Config::model, &ModelConfig::vocabulary, 1, 1 << 24),
+      whole("model", "context", &Config::model, &ModelConfig::context, 1, 1 << 20),
+      whole("model", "heads", &Config::model, &ModelConfig::heads, 1, 1024),
+      whole("model", "embedding", &Config::model, &ModelConfig::embedding, 1, 1 << 16),
       text("data", "folder", &Config::data, &DataConfig::folder),
-      whole("data", "workers", &Config::data, &DataConfig::workers, 0, 256),
-      whole("data", "ahead", &Config::data, &DataConfig::ahead, 2, 64),
       flag("data", "shuffle", &Config::data, &DataConfig::shuffle),
+      real("data", "device_cache_gb", &Config::data, &DataConfig::device_cache_gb, 0, 1e5),
       whole("train", "epochs", &Config::train, &TrainConfig::epochs, 1, kMany),
       whole("train", "batch_size", &Config::train, &TrainConfig::batch_size, 1, 1 << 24),
       whole("train", "gradient_accumulation_steps", &Config::train, &TrainConfig::accumulation, 1, 65536),
       whole("train", "seed", &Config::train, &TrainConfig::seed, 0, kMany),
       whole("train", "log_every", &Config::train, &TrainConfig::log_every, 1, kMany),
+      whole("train", "num_workers", &Config::train, &TrainConfig::num_workers, 0, 256),
+      whole("train", "prefetch_factor", &Config::train, &TrainConfig::prefetch_factor, 2, 64),
+      flag("train", "pin_memory", &Config::train, &TrainConfig::pin_memory),
+      flag("train", "non_blocking", &Config::train, &TrainConfig::non_blocking),
+      flag("train", "compile_model", &Config::train, &TrainConfig::compile_model),
+      text("train", "compile_mode", &Config::train, &TrainConfig::compile_mode,
+           {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}),
       {"train", "amp", [](Config& config, const Value& value) { config.train.amp = precision(value); },
        [](const Config& config) { return std::string(to_string(config.train.amp)); }},
       flag("train", "channels_last", &Config::train, &TrainConfig::channels_last),
@@ -139,13 +161,22 @@ const std::vector<Key>& keys() {
       flag("hardware", "cudnn_benchmark", &Config::hardware, &HardwareConfig::cudnn_benchmark),
       flag("hardware", "allow_tf32", &Config::hardware, &HardwareConfig::allow_tf32),
       flag("hardware", "deterministic", &Config::hardware, &HardwareConfig::deterministic),
+      text("optimizer", "name", &Config::optimizer, &OptimizerConfig::name, {"adamw", "sgd"}),
       real("optimizer", "lr", &Config::optimizer, &OptimizerConfig::lr, 0, 1e3),
       real("optimizer", "weight_decay", &Config::optimizer, &OptimizerConfig::weight_decay, 0, 1e3),
-      real("optimizer", "beta1", &Config::optimizer, &OptimizerConfig::beta1, 0, 0.999999999),
-      real("optimizer", "beta2", &Config::optimizer, &OptimizerConfig::beta2, 0, 0.999999999),
-      real("optimizer", "epsilon", &Config::optimizer, &OptimizerConfig::epsilon, 0, 1),
+      {"optimizer", "betas", read_betas,
+       [](const Config& config) { return fmt::format("{:g}, {:g}", config.optimizer.beta1, config.optimizer.beta2); },
+       true},
+      real("optimizer", "eps", &Config::optimizer, &OptimizerConfig::epsilon, 0, 1),
+      real("optimizer", "momentum", &Config::optimizer, &OptimizerConfig::momentum, 0, 0.999999999),
+      flag("optimizer", "nesterov", &Config::optimizer, &OptimizerConfig::nesterov),
+      flag("optimizer", "fused", &Config::optimizer, &OptimizerConfig::fused),
+      text("optimizer", "schedule", &Config::optimizer, &OptimizerConfig::schedule, {"constant", "linear", "cosine"}),
+      real("optimizer", "lr_min", &Config::optimizer, &OptimizerConfig::lr_min, 0, 1e3),
+      whole("optimizer", "warmup_steps", &Config::optimizer, &OptimizerConfig::warmup_steps, 0, kMany),
       text("output", "folder", &Config::output, &OutputConfig::folder),
       whole("output", "every_epochs", &Config::output, &OutputConfig::every_epochs, 1, kMany),
+      flag("output", "tensorboard", &Config::output, &OutputConfig::tensorboard),
   };
   return kAll;
 }
@@ -176,6 +207,14 @@ const std::string& scalar(const YAML::Node& node, const std::string& what) {
   return node.Scalar();
 }
 
+/// A single value, or several as they stand on a command line: separated by commas.
+std::string text_of(const YAML::Node& node, const std::string& what, bool takes_list) {
+  if (!takes_list || !node.IsSequence()) return scalar(node, what);
+  std::vector<std::string> values;
+  for (const auto& item : node) values.push_back(scalar(item, what));
+  return base::join(values, ",");
+}
+
 void read_fields(const YAML::Node& node, Config& config) {
   if (!node.IsMap()) throw Wrong{line_of(node), "'fields' must name the files of each field of a sample"};
   for (const auto& item : node)
@@ -193,7 +232,7 @@ void read_section(const std::string& section, const YAML::Node& node, Config& co
       continue;
     }
     const auto& key = find_key(section, name, line_of(item.first));
-    key.read(config, {scalar(item.second, name), line_of(item.second) + ", " + section + "." + name});
+    key.read(config, {text_of(item.second, name, key.takes_list), line_of(item.second) + ", " + section + "." + name});
   }
 }
 
@@ -206,13 +245,42 @@ void read_override(const std::string& given, Config& config) {
   key.read(config, {given.substr(equals + 1), shown(given)});
 }
 
+/// Values that are to be tried, each as if it stood in the file.
+void read_grid(const YAML::Node& node, Config& config) {
+  if (!node.IsMap()) throw Wrong{line_of(node), "'grid' lists values, as in model.hidden: [64, 128]"};
+  for (const auto& item : node) {
+    const auto& setting = scalar(item.first, "a setting");
+    if (!item.second.IsSequence() || item.second.size() == 0)
+      throw Wrong{line_of(item.second), shown(setting) + " must list values, as in [64, 128]"};
+    std::vector<std::string> values;
+    for (const auto& value : item.second) {
+      auto tried = config;
+      values.push_back(scalar(value, "a value"));
+      try {
+        read_override(setting + "=" + values.back(), tried);
+      } catch (const Wrong& wrong) {
+        throw Wrong{line_of(value), wrong.place + ": " + wrong.what};
+      }
+    }
+    config.grid.emplace_back(setting, std::move(values));
+  }
+  constexpr std::size_t kMostTrials = 1000;
+  std::size_t trials = 1;
+  for (const auto& [setting, values] : config.grid) trials = std::min(kMostTrials + 1, trials * values.size());
+  if (trials > kMostTrials) throw Wrong{line_of(node), fmt::format("the grid has more than {} trainings", kMostTrials)};
+}
+
 /// What each setting allows by itself and they do not together.
 void check(const Config& config) {
   const auto refuse = [](std::string what) { throw Wrong{"", std::move(what)}; };
   if (config.model.name.empty()) refuse("model.name is missing: which model is to be trained?");
   if (config.data.folder.empty()) refuse("data.folder is missing: where are the samples?");
-  if (config.hardware.device == "cpu" && config.train.amp == Precision::fp16)
-    refuse("train.amp: fp16 and hardware.device: cpu do not go together; CPUs train in fp32 or bf16");
+  const auto& optimizer = config.optimizer;
+  if (optimizer.lr_min > optimizer.lr) refuse("optimizer.lr_min is larger than optimizer.lr");
+  if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0))
+    refuse("optimizer.nesterov needs optimizer.name: sgd and a momentum");
+  if (!optimizer.fused) refuse("optimizer.fused: false is not possible; this engine's optimisers are fused");
+  if (config.model.embedding % config.model.heads != 0) refuse("model.embedding must be a multiple of model.heads");
 }
 
 Config config_of(const std::string& text, const std::vector<std::string>& overrides) {
@@ -223,6 +291,10 @@ Config config_of(const std::string& text, const std::vector<std::string>& overri
   for (const auto& item : document) {
     const auto& section = scalar(item.first, "a section's name");
     if (!seen.insert(section).second) throw Wrong{line_of(item.first), shown(section) + " stands twice"};
+    if (section == "grid") {
+      read_grid(item.second, config);
+      continue;
+    }
     if (std::ranges::none_of(keys(), [&](const Key& key) { return key.section == section; }))
       find_key(section, "", line_of(item.first));
     read_section(section, item.second, config);

@@ -20,14 +20,19 @@ struct ModelConfig {
   std::int64_t hidden = 64;
   std::int64_t layers = 2;
   double dropout = 0;
+  std::int64_t classes = 1000;
+  std::int64_t width = 64;
+  std::int64_t vocabulary = 50257;
+  std::int64_t context = 1024;
+  std::int64_t heads = 12;
+  std::int64_t embedding = 768;
 };
 
 struct DataConfig {
   std::string folder;
   std::map<std::string, std::string> fields;  ///< of a sample, each with the files that hold it
-  std::int64_t workers = 0;                   ///< threads; 0: as many as the machine bears
-  std::int64_t ahead = 3;                     ///< batches that are ready
   bool shuffle = true;
+  double device_cache_gb = 0;  ///< a data set that is not larger is kept on the device
 };
 
 struct TrainConfig {
@@ -36,6 +41,12 @@ struct TrainConfig {
   std::int64_t accumulation = 1;
   std::int64_t seed = 0;
   std::int64_t log_every = 50;
+  std::int64_t num_workers = 0;      ///< threads of the loader; 0: as many as the machine bears
+  std::int64_t prefetch_factor = 4;  ///< batches that are in memory at once
+  bool pin_memory = true;
+  bool non_blocking = true;
+  bool compile_model = true;  ///< the whole step as a graph: LibTorch has no compiler
+  std::string compile_mode = "default";
   Precision amp = Precision::automatic;
   bool channels_last = true;
   double clip = 0;  ///< of the gradients' norm; 0: none
@@ -49,16 +60,24 @@ struct HardwareConfig {
 };
 
 struct OptimizerConfig {
+  std::string name = "adamw";  ///< or sgd
   double lr = 3e-4;
   double weight_decay = 0.01;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  double momentum = 0.9;  ///< of sgd
+  bool nesterov = false;
+  bool fused = true;
+  std::string schedule = "constant";  ///< or linear, cosine: down to lr_min over the whole training
+  double lr_min = 0;
+  std::int64_t warmup_steps = 0;
 };
 
 struct OutputConfig {
   std::string folder = "checkpoints";
   std::int64_t every_epochs = 1;
+  bool tensorboard = true;
 };
 
 struct Config {
@@ -68,6 +87,7 @@ struct Config {
   HardwareConfig hardware;
   OptimizerConfig optimizer;
   OutputConfig output;
+  std::vector<std::pair<std::string, std::vector<std::string>>> grid;  ///< settings with values to be tried
 };
 
 /// Whatever is wrong is named with its line, the reason, and what was probably meant. `overrides` are such as

@@ -6,14 +6,13 @@
 #include <thread>
 
 #include <ATen/Context.h>
-#include <ATen/autocast_mode.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/DeviceAccelerator.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/engine/batches.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
-#include "fullwatt/engine/data/loader.hpp"
-#include "fullwatt/engine/task.hpp"
+#include "fullwatt/engine/schedule.hpp"
+#include "fullwatt/engine/step.hpp"
 #include "fullwatt/engine/tensors.hpp"
 
 namespace fullwatt::engine {
@@ -22,47 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::Error;
 using Clock = std::chrono::steady_clock;
-
-/// Products and convolutions in a shorter type while it lives.
-class Autocast {
- public:
-  Autocast(at::DeviceType device, Precision precision) : device_(device), is_on_(precision != Precision::fp32) {
-    if (!is_on_) return;
-    at::autocast::set_autocast_dtype(device_, at::kBFloat16);
-    at::autocast::set_autocast_enabled(device_, true);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-  ~Autocast() {
-    if (!is_on_) return;
-    at::autocast::set_autocast_enabled(device_, false);
-    at::autocast::clear_cache();
-  }
-
- private:
-  at::DeviceType device_;
-  bool is_on_;
-};
-
-/// The mean of the losses since it was last asked for; they stay on the device until then.
-class MeanLoss {
- public:
-  void add(const at::Tensor& loss, double weight) {
-    const auto part = loss.detach() * weight;
-    sum_ = sum_.defined() ? sum_ + part : part;
-    weight_ += weight;
-  }
-  double take() {
-    const double mean = weight_ > 0 ? sum_.item<double>() / weight_ : 0;
-    sum_ = at::Tensor();
-    weight_ = 0;
-    return mean;
-  }
-
- private:
-  at::Tensor sum_;
-  double weight_ = 0;
-};
 
 /// Leaves cores for the training itself.
 int matched_workers(std::int64_t wanted) {
@@ -93,16 +51,13 @@ class Training {
       return base::fail(Error::Kind::unavailable, "hardware.device is cuda, and torch sees no GPU",
                         "'fullwatt doctor' says why.");
     device_ = has_gpu && config_.hardware.device != "cpu" ? at::kCUDA : at::kCPU;
-    precision_ = config_.train.amp;
-    if (precision_ == Precision::automatic) precision_ = device_.is_cuda() ? Precision::bf16 : Precision::fp32;
-    if (precision_ == Precision::fp16)
-      return base::fail(Error::Kind::bad_input, "train.amp: fp16 needs a gradient scaler, which is not built yet",
-                        "Set train.amp to bf16 or false.");
     auto& context = at::globalContext();
     context.setBenchmarkCuDNN(config_.hardware.cudnn_benchmark && !config_.hardware.deterministic);
     const bool may_shorten = device_.is_cuda() && config_.hardware.allow_tf32;  // CPUs may shorten to bfloat16
     context.setFloat32MatmulPrecision(may_shorten ? "high" : "highest");
     context.setAllowTF32CuDNN(may_shorten);
+    if (device_.is_cpu() && config_.train.amp == Precision::fp16)
+      context.setUserEnabledMkldnn(false);  // it lacks LSTMs
     context.setDeterministicAlgorithms(config_.hardware.deterministic, true);
     return {};
   }
@@ -113,16 +68,14 @@ class Training {
     if (!task) return std::unexpected(task.error());
     task_ = *std::move(task);
     if (!options_.initial.empty()) {
-      if (const auto loaded = load_weights(options_.initial, task_->network()); !loaded) return loaded;
+      if (const auto loaded = load_tensors(options_.initial, weights_of(task_->network())); !loaded) return loaded;
     }
     task_->network().to(device_);
-    task_->network().train();
-    if (config_.train.channels_last) {
-      for (auto& parameter : task_->network().parameters()) {
-        if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
-      }
-    }
-    optimizer_ = std::make_unique<AdamW>(task_->network().parameters(), config_.optimizer);
+    auto precision = config_.train.amp;
+    if (precision == Precision::automatic) precision = device_.is_cuda() ? Precision::bf16 : Precision::fp32;
+    step_ = std::make_unique<Step>(
+        task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, config_.optimizer,
+        StepSettings{precision, config_.train.clip, config_.train.channels_last}, device_);
     return {};
   }
 
@@ -165,7 +118,7 @@ class Training {
     std::optional<Error> newest;
     const auto all = options_.anew ? std::vector<std::string>{} : checkpoints_in(config_.output.folder);
     for (const auto& path : all) {
-      const auto position = load_checkpoint(path, task_->network(), *optimizer_);
+      const auto position = load_checkpoint(path, step_->state(), device_);
       if (position) {
         position_ = *position;
         resumed_ = path;
@@ -179,39 +132,73 @@ class Training {
 
   void tell_start() {
     std::int64_t parameters = 0;
-    for (const auto& parameter : optimizer_->parameters()) parameters += parameter.numel();
+    for (const auto& parameter : step_->optimizer().parameters()) parameters += parameter.numel();
     listener_.started({.device = device_.str(),
-                       .precision = std::string(to_string(precision_)),
+                       .precision = std::string(to_string(step_->settings().precision)),
                        .parameters = parameters,
                        .samples = data_->samples(),
-                       .steps_per_epoch = groups_per_epoch(),
+                       .steps_per_epoch = steps_per_epoch(),
                        .effective_batch = config_.train.batch_size * config_.train.accumulation,
-                       .workers = matched_workers(config_.data.workers),
-                       .resumed = resumed_});
+                       .first_step = position_.step,
+                       .resumed = resumed_,
+                       .otherwise = otherwise()});
+  }
+
+  /// Settings that are not in force as they were given.
+  std::vector<Otherwise> otherwise() const {
+    std::vector<Otherwise> found;
+    const auto tell = [&](bool is, const char* name, const std::string& value, const char* why) {
+      if (is) found.push_back({name, value, why});
+    };
+    const bool on_gpu = device_.is_cuda();
+    const auto& train = config_.train;
+    const auto& hardware = config_.hardware;
+    tell(hardware.device == "auto", "hardware.device", device_.str(), on_gpu ? "" : "torch sees no GPU");
+    tell(train.amp == Precision::automatic, "train.amp", std::string(to_string(step_->settings().precision)),
+         on_gpu ? "" : "mixed precision does not pay on this CPU");
+    tell(train.num_workers == 0, "train.num_workers", std::to_string(loader_options().threads), "half of the CPUs");
+    tell(hardware.cudnn_benchmark && hardware.deterministic, "hardware.cudnn_benchmark", "false",
+         "hardware.deterministic is true");
+    tell(train.pin_memory && !on_gpu, "train.pin_memory", "false", "there is no GPU to copy to");
+    tell(train.non_blocking && (!on_gpu || !train.pin_memory), "train.non_blocking", "false",
+         on_gpu ? "train.pin_memory is false" : "there is no GPU to copy to");
+    tell(train.compile_model, "train.compile_model", "false", "LibTorch has no compiler");
+    tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
+    tell(config_.data.device_cache_gb > 0 && !is_cached(*data_, delivery()), "data.device_cache_gb", "0",
+         "the samples are larger");
+    return found;
   }
 
   std::uint64_t batches_per_epoch() const {
     return static_cast<std::uint64_t>(data_->samples() / config_.train.batch_size);
   }
-  std::uint64_t groups_per_epoch() const {
+  std::uint64_t steps_per_epoch() const {
     const auto each = static_cast<std::uint64_t>(config_.train.accumulation);
     return (batches_per_epoch() + each - 1) / each;
   }
 
+  LoaderOptions loader_options() const {
+    return {.batch = config_.train.batch_size,
+            .threads = matched_workers(config_.train.num_workers),
+            .ahead = static_cast<int>(config_.train.prefetch_factor),
+            .shuffled = config_.data.shuffle,
+            .seed = static_cast<std::uint64_t>(config_.train.seed),
+            .first_epoch = position_.epoch,
+            .first_batch = position_.batch,
+            .epochs = static_cast<std::uint64_t>(config_.train.epochs)};
+  }
+  Delivery delivery() const {
+    constexpr double kGigabyte = 1e9;
+    return {device_, config_.train.pin_memory, static_cast<std::size_t>(config_.data.device_cache_gb * kGigabyte)};
+  }
+
   base::Result<Trained> steps() {
-    Loader loader(*data_, {.batch = config_.train.batch_size,
-                           .threads = matched_workers(config_.data.workers),
-                           .ahead = static_cast<int>(config_.data.ahead),
-                           .shuffled = config_.data.shuffle,
-                           .seed = static_cast<std::uint64_t>(config_.train.seed),
-                           .first_epoch = position_.epoch,
-                           .first_batch = position_.batch,
-                           .epochs = static_cast<std::uint64_t>(config_.train.epochs)});
     const auto begun = Clock::now();
     last_told_ = begun;
     const auto first_step = position_.step;
+    if (const auto opened = open_batches(); !opened) return std::unexpected(opened.error());
     while (!is_stopped()) {
-      const auto more = step(loader);
+      const auto more = step();
       if (!more) return std::unexpected(more.error());
       if (!*more) break;
     }
@@ -226,54 +213,61 @@ class Training {
 
   bool is_stopped() const { return options_.stop != nullptr && options_.stop->load(); }
 
+  base::Result<void> open_batches() {
+    batches_.reset();
+    auto batches = make_batches(*data_, loader_options(), delivery());
+    if (!batches) return std::unexpected(batches.error());
+    batches_ = *std::move(batches);
+    return {};
+  }
+
   /// One step of the optimiser: as many batches as make it. False when there are no more.
-  base::Result<bool> step(Loader& loader) {
+  base::Result<bool> step() {
     const auto parts =
         std::min(static_cast<std::uint64_t>(config_.train.accumulation), batches_per_epoch() - position_.batch);
-    optimizer_->forget_gradients();
-    for (std::uint64_t part = 0; part < parts; ++part) {
-      auto batch = loader.next();
-      if (!batch) return std::unexpected(batch.error());
-      if (!*batch) return false;
-      add_gradients(**batch, 1.0 / static_cast<double>(parts));
+    rate_ = rate_at(config_.optimizer, position_.step, steps_in_all());
+    step_->optimizer().set_rate(rate_);
+    for (;;) {
+      try {
+        const auto added = add_parts(parts);
+        if (!added || !*added) return added;
+        break;
+      } catch (const c10::OutOfMemoryError&) {
+        if (const auto smaller = begin_again(); !smaller) return std::unexpected(smaller.error());
+      }
     }
-    if (config_.train.clip > 0) clip_gradients(optimizer_->parameters(), config_.train.clip);
-    optimizer_->step();
+    step_->apply();
     return advance(parts);
   }
 
-  void add_gradients(const Loader::Batch& batch, double weight) {
-    const auto fields = to_device(batch);
-    at::Tensor loss;
-    {
-      const Autocast autocast(device_.type(), precision_);
-      loss = task_->loss(fields);
+  std::uint64_t steps_in_all() const { return steps_per_epoch() * static_cast<std::uint64_t>(config_.train.epochs); }
+
+  base::Result<bool> add_parts(std::uint64_t parts) {
+    for (std::uint64_t part = 0; part < parts; ++part) {
+      const auto batch = batches_->next();
+      if (!batch) return std::unexpected(batch.error());
+      if (!*batch) return false;
+      step_->add(**batch, 1.0 / static_cast<double>(parts));
     }
-    (weight == 1 ? loss : loss * weight).backward();
-    mean_loss_.add(loss, weight);
-    samples_ += batch.samples();
+    return true;
   }
 
-  /// Bytes become numbers from 0 to 1, as pictures are trained on; other fractions float32.
-  Fields to_device(const Loader::Batch& batch) const {
-    constexpr double kBrightest = 255;
-    Fields fields;
-    for (std::size_t i = 0; i < data_->fields().size(); ++i) {
-      const auto& field = data_->fields()[i];
-      auto shape = field.shape;
-      shape.insert(shape.begin(), batch.samples());
-      auto tensor = at::from_blob(batch.field(i), shape, *scalar_type(field.dtype)).to(device_);
-      if (tensor.scalar_type() == at::kByte) tensor = tensor.to(at::kFloat).div_(kBrightest);
-      if (tensor.is_floating_point()) tensor = tensor.to(at::kFloat);
-      if (config_.train.channels_last && tensor.dim() == 4) tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
-      fields.emplace(field.name, tensor);
-    }
-    return fields;
+  /// The memory of the device was too small: the same step, from the same samples, in smaller pieces.
+  base::Result<void> begin_again() {
+    step_->forget();
+    if (!step_->halve(config_.train.batch_size))
+      return base::fail(Error::Kind::unavailable, "the memory of the device is too small for a single sample",
+                        "Take a smaller model, or close what else uses the device ('fullwatt doctor' names it).");
+    if (!device_.is_cpu()) at::accelerator::emptyCache();
+    listener_.noted("out of memory: each batch is computed in " + std::to_string(step_->pieces()) +
+                    " pieces from now on, with the same gradients (batch norm sees the pieces)");
+    return open_batches();
   }
 
   base::Result<bool> advance(std::uint64_t parts) {
     ++position_.step;
     position_.batch += parts;
+    samples_ += static_cast<std::int64_t>(parts) * config_.train.batch_size;
     const bool is_end = position_.batch >= batches_per_epoch();
     if (is_end || position_.step % static_cast<std::uint64_t>(config_.train.log_every) == 0) {
       if (const auto told = tell_progress(); !told) return std::unexpected(told.error());
@@ -289,8 +283,9 @@ class Training {
 
   base::Result<void> tell_progress() {
     if (samples_ == 0) return {};
-    const double loss = mean_loss_.take();
-    if (!std::isfinite(loss))
+    const auto loss = step_->take_mean_loss();
+    if (!loss) return {};
+    if (!std::isfinite(*loss))
       return base::fail(
           Error::Kind::bad_input, "the loss is no number any more at step " + std::to_string(position_.step),
           saved_step_ > 0 ? "The last checkpoint is whole: " + checkpoint_path(config_.output.folder, saved_step_)
@@ -298,7 +293,7 @@ class Training {
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_told_).count();
     listener_.progressed(
-        {position_.epoch, position_.step, loss, seconds > 0 ? static_cast<double>(samples_) / seconds : 0});
+        {position_.epoch, position_.step, *loss, seconds > 0 ? static_cast<double>(samples_) / seconds : 0, rate_});
     last_told_ = now;
     samples_ = 0;
     return {};
@@ -307,7 +302,7 @@ class Training {
   base::Result<void> save() {
     constexpr std::size_t kKept = 3;
     const auto path = checkpoint_path(config_.output.folder, position_.step);
-    if (const auto saved = save_checkpoint(path, task_->network(), *optimizer_, position_); !saved) return saved;
+    if (const auto saved = save_checkpoint(path, step_->state(), device_, position_); !saved) return saved;
     saved_step_ = position_.step;
     const auto all = checkpoints_in(config_.output.folder);
     std::error_code ignored;
@@ -320,15 +315,15 @@ class Training {
   const TrainOptions& options_;
   const TrainListener& listener_;
   at::Device device_ = at::kCPU;
-  Precision precision_ = Precision::fp32;
   std::unique_ptr<Task> task_;
+  std::unique_ptr<Step> step_;
   std::unique_ptr<DataSet> data_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Batches> batches_;
   Position position_;
   std::string resumed_;
   std::uint64_t saved_step_ = 0;
-  MeanLoss mean_loss_;
   std::int64_t samples_ = 0;  ///< since progress was told
+  double rate_ = 0;
   Clock::time_point last_told_;
 };
 
@@ -339,6 +334,8 @@ base::Result<Trained> train(const Config& config, const TrainOptions& options, c
     return Training(config, options, listener).run();
   } catch (const c10::Error& error) {
     return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what_without_backtrace(), 400));
+  } catch (const std::exception& error) {  // of the libraries below torch
+    return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what(), 400));
   }
 }
 

@@ -21,6 +21,14 @@ struct Progress {
   std::uint64_t step = 0;
   double loss = 0;
   double samples_per_second = 0;
+  double rate = 0;  ///< of learning, in the last step
+};
+
+/// A setting that is not in force as it was given.
+struct Otherwise {
+  std::string name;
+  std::string value;
+  std::string why;  ///< empty where the setting leaves the choice
 };
 
 /// What is in force, said before the first step.
@@ -31,13 +39,15 @@ struct Start {
   std::int64_t samples = 0;
   std::uint64_t steps_per_epoch = 0;
   std::int64_t effective_batch = 0;
-  std::int64_t workers = 0;
+  std::uint64_t first_step = 0;
   std::string resumed;  ///< the checkpoint that it goes on from; empty: from the beginning
+  std::vector<Otherwise> otherwise;
 };
 
 struct TrainListener {
   std::function<void(const Start&)> started = [](const auto&) {};
   std::function<void(const Progress&)> progressed = [](const auto&) {};
+  std::function<void(const std::string& what)> noted = [](const auto&) {};
   std::function<void(const std::string& path)> saved = [](const auto&) {};
 };
 

@@ -1,15 +1,15 @@
 // The program fullwatt-train, which `fullwatt train` executes: the only one that is linked with torch.
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "fullwatt/engine/train.hpp"
+#include "fullwatt/engine/grid.hpp"
+#include "fullwatt/engine/train_output.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -32,38 +32,35 @@ int report(const base::Error& error, int code) {
   return code;
 }
 
-void tell_start(const Config& config, const Start& start) {
-  for (const auto& [name, value] : settings_of(config)) fmt::print(stderr, "  {:<36} {}\n", name, value);
-  fmt::print(stderr,
-             "in force: {}, {}, {} parameters, {} samples, {} steps an epoch of {} samples, {} loader threads\n",
-             start.device, start.precision, start.parameters, start.samples, start.steps_per_epoch,
-             start.effective_batch, start.workers);
-  if (!start.resumed.empty()) fmt::print(stderr, "goes on from {} (--anew begins again)\n", start.resumed);
-}
-
 int run(const Config& config, const TrainOptions& options) {
-  std::ofstream metrics;
-  const TrainListener listener{
-      .started =
-          [&](const Start& start) {
-            tell_start(config, start);
-            const auto mode = start.resumed.empty() ? std::ios::trunc : std::ios::app;
-            metrics.open(std::filesystem::path(config.output.folder) / "metrics.jsonl", std::ios::out | mode);
-          },
-      .progressed =
-          [&](const Progress& now) {
-            fmt::print(stderr, "epoch {} step {}: loss {:.6g}, {:.0f} samples/s\n", now.epoch, now.step, now.loss,
-                       now.samples_per_second);
-            metrics << fmt::format(R"({{"epoch":{},"step":{},"loss":{:.17g},"samples_per_second":{:.6g}}})", now.epoch,
-                                   now.step, now.loss, now.samples_per_second)
-                    << std::endl;
-          },
-      .saved = [](const std::string& path) { fmt::print(stderr, "saved {}\n", path); }};
-  const auto trained = train(config, options, listener);
-  if (!trained) return report(trained.error(), kFailed);
-  fmt::print(stderr, "{} steps in {:.1f} s{}\n", trained->steps, trained->seconds,
+  TrainOutput output(config, stderr);
+  const auto trained = train(config, options, output.listener());
+  if (!trained) {
+    fmt::print(stderr, "\n");
+    return report(trained.error(), kFailed);
+  }
+  fmt::print(stderr, "\n{} steps in {:.1f} s{}\n", trained->steps, trained->seconds,
              trained->is_complete ? "" : "; stopped, the same command goes on");
   return trained->is_complete ? 0 : kInterrupted;
+}
+
+/// Every combination of the listed values, one after the other; the best one first at the end.
+int run_grid(const std::string& path, const std::vector<std::string>& overrides, const Config& config,
+             const TrainOptions& options) {
+  std::vector<std::pair<double, std::string>> results;
+  for (const auto& trial : trials_of(config)) {
+    auto all = overrides;
+    all.insert(all.end(), trial.overrides.begin(), trial.overrides.end());
+    const auto one = read_config(path, all);
+    if (!one) return report(one.error(), kUsage);
+    fmt::print(stderr, "── {}\n", trial.name);
+    if (const int code = run(*one, options); code != 0) return code;
+    if (const auto loss = last_epoch_loss(one->output.folder)) results.emplace_back(*loss, trial.name);
+  }
+  std::ranges::sort(results);
+  fmt::print("{:<12} settings\n", "loss");
+  for (const auto& [loss, name] : results) fmt::print("{:<12.6g} {}\n", loss, name);
+  return 0;
 }
 
 }  // namespace
@@ -89,7 +86,7 @@ int train_main(int argc, char** argv) {
   options.stop = &stop;
   std::signal(SIGINT, interrupt);
   std::signal(SIGTERM, interrupt);
-  return run(*config, options);
+  return config->grid.empty() ? run(*config, options) : run_grid(path, overrides, *config, options);
 }
 
 }  // namespace fullwatt::engine

@@ -1,5 +1,6 @@
 """The engine against PyTorch: the same first weights and data, the same losses and weights after."""
 
+import shutil
 import unittest
 
 import numpy as np
@@ -7,19 +8,23 @@ import torch
 from support import EngineCase, Forecaster, read_safetensors, write_safetensors
 
 
-def trained_by_torch(model, loss_of, batches, accumulation=1, clip=0.0, decay=0.01):
-    """The losses of each step, by AdamW."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=decay)
+def trained_by_torch(model, loss_of, batches, accumulation=1, clip=0.0, make=torch.optim.AdamW, dtype=None, **options):
+    """The losses of each step, by AdamW or another optimiser; with a `dtype` under autocast, and for half precision with PyTorch's own scaler."""
+    optimizer = make(model.parameters(), **{"lr": 3e-4, "weight_decay": 0.01, **options})
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
     losses, parts = [], []
     for number, batch in enumerate(batches, 1):
-        loss = loss_of(model, batch)
-        (loss / accumulation).backward()
+        with torch.autocast("cpu", dtype, enabled=dtype is not None):
+            loss = loss_of(model, batch)
+        scaler.scale(loss / accumulation).backward()
         parts.append(loss.item())
         if number % accumulation:
             continue
         if clip:
+            scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad()
         losses.append(sum(parts) / len(parts))
         parts = []
@@ -38,13 +43,13 @@ class OracleTest(EngineCase):
         for name, tensor in model.state_dict().items():
             np.testing.assert_allclose(stored[name].numpy(), tensor.detach().numpy(), rtol=2e-5, atol=2e-6, err_msg=name)
 
-    def compare_lstm(self, accumulation=1, clip=0.0, **settings):
+    def compare_lstm(self, accumulation=1, clip=0.0, by_torch=None, **settings):
         windows, targets = self.write_windows(160)
         model = Forecaster()
         write_safetensors(self.folder / "first.safetensors", model.state_dict())
         self.train(self.configure(train_gradient_accumulation_steps=accumulation, train_clip=clip, **settings), "--initial", self.folder / "first.safetensors")
         batches = [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)]
-        self.assert_same(model, trained_by_torch(model, forecast_loss, batches, accumulation, clip))
+        self.assert_same(model, trained_by_torch(model, forecast_loss, batches, accumulation, clip, **(by_torch or {})))
 
     def test_twenty_steps_of_the_lstm(self):
         self.compare_lstm()
@@ -74,6 +79,49 @@ class OracleTest(EngineCase):
 
         losses = trained_by_torch(model, loss_of, [slice(0, 4), slice(4, 8)] * 3)
         np.testing.assert_allclose(self.losses(), losses, rtol=1e-4)
+
+    def test_momentum(self):
+        for nesterov in (False, True):
+            self.compare_lstm(by_torch={"make": torch.optim.SGD, "lr": 0.05, "momentum": 0.8, "nesterov": nesterov, "weight_decay": 0.01},
+                              optimizer_name="sgd", optimizer_lr=0.05, optimizer_momentum=0.8, optimizer_nesterov=str(nesterov).lower())
+            shutil.rmtree(self.folder / "out")
+
+    def test_short_types_are_pytorchs_own(self):
+        """The same kernels and the same scaler: as near as in float32."""
+        for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+            self.disable_onednn(dtype)
+            self.compare_lstm(by_torch={"dtype": dtype}, train_amp=name)
+            shutil.rmtree(self.folder / "out")
+            self.compare_lstm(accumulation=4, clip=0.05, by_torch={"dtype": dtype}, train_amp=name)
+            shutil.rmtree(self.folder / "out")
+
+    def disable_onednn(self, dtype):
+        """As the engine does: oneDNN has no LSTM in half precision for every CPU."""
+        torch.backends.mkldnn.enabled = dtype != torch.float16
+        self.addCleanup(setattr, torch.backends.mkldnn, "enabled", True)
+
+    def test_steps_that_overflow_are_left_out(self):
+        """Half precision ends at 65504: the first factors of the loss are too large for gradients of this size."""
+        self.disable_onednn(torch.float16)
+        windows, targets = self.write_windows(160, scale=300)
+        model = Forecaster()
+        write_safetensors(self.folder / "first.safetensors", model.state_dict())
+        self.train(self.configure(train_amp="fp16"), "--initial", self.folder / "first.safetensors")
+        trained_by_torch(model, forecast_loss, [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)], dtype=torch.float16)
+        stored, _ = read_safetensors(self.newest())
+        self.assertLess(stored["scaler.scale"].item(), 65536)
+        for name, tensor in model.state_dict().items():
+            np.testing.assert_allclose(stored[name].numpy(), tensor.detach().numpy(), rtol=2e-5, atol=2e-6, err_msg=name)
+
+    def test_samples_that_are_kept_on_the_device_are_the_same(self):
+        self.write_windows(160)
+        settings = {"data_shuffle": "true", "train_epochs": 2}
+        self.train(self.configure(**settings))
+        losses = self.losses()
+        self.assertIn("data.device_cache_gb", self.train(self.configure(**settings, data_device_cache_gb=0.00001), "--anew"))
+        told = self.train(self.configure(**settings, data_device_cache_gb=1), "--anew")
+        self.assertNotIn("the samples are larger", told)
+        self.assertEqual(self.losses(), losses)
 
     def test_bfloat16_stays_near(self):
         windows, targets = self.write_windows(160)

@@ -46,7 +46,7 @@ def read_safetensors(path):
     (length,) = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8:8 + length])
     metadata, data = header.pop("__metadata__", {}), raw[8 + length:]
-    types = {"F32": np.float32, "I64": np.int64, "U8": np.uint8}
+    types = {"F32": np.float32, "I64": np.int64, "U8": np.uint8, "I32": np.int32}
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
@@ -62,10 +62,10 @@ class EngineCase(unittest.TestCase):
         torch.manual_seed(0)
         torch.set_num_threads(1)
 
-    def write_windows(self, samples=64, length=10, features=12):
+    def write_windows(self, samples=64, length=10, features=12, scale=1):
         random = np.random.default_rng(1)
         windows = random.normal(size=(samples, length, features)).astype(np.float32)
-        targets = random.normal(size=(samples, features)).astype(np.float32)
+        targets = (scale * random.normal(size=(samples, features))).astype(np.float32)
         np.save(self.folder / "windows.npy", windows)
         np.save(self.folder / "targets.npy", targets)
         return torch.from_numpy(windows), torch.from_numpy(targets)

@@ -30,6 +30,29 @@ class TrainTest(EngineCase):
             self.assertTrue(np.array_equal(tensor.numpy(), again[name].numpy()), name)
         self.assertEqual(self.losses(), losses)
 
+    def test_a_grid_trains_every_combination_and_tells_the_best(self):
+        self.write_windows(64)
+        path = self.configure(train_epochs=2)
+        path.write_text(path.read_text() + "grid: {model.hidden: [4, 16], optimizer.lr: [0.0, 0.05]}\n")
+        told = self.train(path)
+        rows = [line.split() for line in told.splitlines() if line[:1].isdigit() and "model.hidden=" in line]
+        self.assertEqual(len(rows), 4, told)
+        self.assertEqual(sorted(rows, key=lambda row: float(row[0])), rows)
+        self.assertTrue(rows[0][1].endswith("optimizer.lr=0.05"), rows)
+        self.assertEqual(len(list((self.folder / "out").glob("model.hidden=*/step-*.safetensors"))), 8)
+        again = self.train(path)
+        self.assertEqual(sum(line.startswith("0 steps in") for line in again.splitlines()), 4, "what is done is not done again")
+
+    def test_what_is_not_in_force_as_configured_is_marked(self):
+        self.write_windows(16)
+        told = self.train(self.configure(train_pin_memory="true", train_compile_model="true", hardware_deterministic="true"))
+        marked = {line.split()[1]: line.split(maxsplit=3)[3] for line in told.splitlines() if line.startswith("* ")}
+        self.assertEqual(marked["train.pin_memory"], "false (there is no GPU to copy to)")
+        self.assertEqual(marked["hardware.cudnn_benchmark"], "false (hardware.deterministic is true)")
+        self.assertEqual(marked["train.compile_model"], "false (LibTorch has no compiler)")
+        self.assertNotIn("train.epochs", marked)
+        self.assertEqual(len(list((self.folder / "out").glob("events.out.tfevents.*"))), 1)
+
     def test_killed_at_any_moment_it_leaves_checkpoints_that_can_be_read(self):
         self.write_windows(32)
         config = self.configure(train_epochs=100000, train_log_every=1000)
@@ -52,7 +75,7 @@ class TrainTest(EngineCase):
         self.write_windows(32)
         process = self.start(self.configure(train_epochs=100000, train_log_every=1000, output_every_epochs=100000))
         self.addCleanup(process.kill)
-        while "in force" not in process.stderr.readline():
+        while "parameters" not in process.stderr.readline():
             pass
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

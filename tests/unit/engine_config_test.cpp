@@ -4,6 +4,8 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/config.hpp"
+#include "fullwatt/engine/grid.hpp"
+#include "fullwatt/engine/schedule.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -23,11 +25,22 @@ model: {name: keypoint, channels: 32, dropout: 0.1}
 data:
   folder: data
   fields: {images: 'batch*_images.npy', offsets: 'batch*_offsets.npy'}
-  workers: 8
   shuffle: no
-train: {epochs: 3, batch_size: 512, gradient_accumulation_steps: 2, amp: true, channels_last: false, clip: 1.0}
+train:
+  epochs: 3
+  batch_size: 512
+  amp: true
+  channels_last: false
+  num_workers: 8
+  pin_memory: true
+  non_blocking: true
+  gradient_accumulation_steps: 2
+  compile_model: true
+  compile_mode: "max-autotune"
+  prefetch_factor: 4
+  clip: 1.0
 hardware: {device: cuda, allow_tf32: off}
-optimizer: {lr: 3.0e-4, weight_decay: 0}
+optimizer: {lr: 3.0e-4, weight_decay: 0, betas: [0.8, 0.95], eps: 1e-6, fused: true}
 )");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->model.name, "keypoint");
@@ -40,6 +53,11 @@ optimizer: {lr: 3.0e-4, weight_decay: 0}
   EXPECT_DOUBLE_EQ(config->optimizer.lr, 3e-4);
   EXPECT_DOUBLE_EQ(config->optimizer.weight_decay, 0);
   EXPECT_FALSE(config->hardware.allow_tf32);
+  EXPECT_EQ(config->train.num_workers, 8);
+  EXPECT_EQ(config->train.compile_mode, "max-autotune");
+  EXPECT_DOUBLE_EQ(config->optimizer.beta1, 0.8);
+  EXPECT_DOUBLE_EQ(config->optimizer.beta2, 0.95);
+  EXPECT_DOUBLE_EQ(config->optimizer.epsilon, 1e-6);
 }
 
 TEST(EngineConfigTest, PrecisionIsReadAsPeopleWriteIt) {
@@ -72,8 +90,12 @@ TEST(EngineConfigTest, WhatIsWrongIsNamedWithItsLineAndWhatWasMeant) {
   EXPECT_EQ(refusal("train: {epochs: [1, 2]}"), "line 3: epochs must be a single value");
   EXPECT_EQ(refusal("train: 3"), "line 3: the section 'train' must have keys and values");
   EXPECT_TRUE(contains(refusal("train: {"), "line "));
-  EXPECT_EQ(refusal("hardware: {device: cpu}\ntrain: {amp: fp16}"),
-            "train.amp: fp16 and hardware.device: cpu do not go together; CPUs train in fp32 or bf16");
+  EXPECT_EQ(refusal("optimizer: {nesterov: true}"), "optimizer.nesterov needs optimizer.name: sgd and a momentum");
+  EXPECT_EQ(refusal("optimizer: {fused: false}"),
+            "optimizer.fused: false is not possible; this engine's optimisers are fused");
+  EXPECT_EQ(refusal("optimizer: {betas: 0.9}"),
+            "line 3, optimizer.betas: it must be two numbers from 0 to 1, such as [0.9, 0.999], not '0.9'");
+  EXPECT_EQ(refusal("optimizer: {lr: 1e-4, lr_min: 1e-3}"), "optimizer.lr_min is larger than optimizer.lr");
   EXPECT_TRUE(contains(parse_config("data: {folder: x}").error().message, "model.name is missing"));
   EXPECT_TRUE(contains(parse_config("").error().message, "line 1"));
 }
@@ -87,6 +109,42 @@ TEST(EngineConfigTest, OverridesComeLastAndAreCheckedAlike) {
   EXPECT_EQ(refusal("", {"batch_size=3"}), "'batch_size=3': an override looks like train.batch_size=128");
   EXPECT_EQ(refusal("", {"train.epochs=x"}),
             "'train.epochs=x': it must be a whole number from 1 to 1099511627776, not 'x'");
+}
+
+TEST(EngineConfigTest, AGridIsEveryValueWithEveryOther) {
+  const auto config = parse_config(std::string(kLeast) +
+                                   "output: {folder: out}\n"
+                                   "grid: {model.hidden: [64, 128], optimizer.lr: [1e-3, 3e-4, 1e-4]}\n");
+  ASSERT_TRUE(config) << config.error().message;
+  const auto trials = trials_of(*config);
+  ASSERT_EQ(trials.size(), 6U);
+  EXPECT_EQ(trials[1].name, "model.hidden=64,optimizer.lr=3e-4");
+  const auto one = parse_config(kLeast, trials[5].overrides);
+  ASSERT_TRUE(one) << one.error().message;
+  EXPECT_EQ(one->model.hidden, 128);
+  EXPECT_DOUBLE_EQ(one->optimizer.lr, 1e-4);
+  EXPECT_EQ(one->output.folder, "out/model.hidden=128,optimizer.lr=1e-4");
+  EXPECT_EQ(refusal("grid: {model.hidden: 64}"), "line 3: 'model.hidden' must list values, as in [64, 128]");
+  EXPECT_EQ(refusal("grid: {model.hiden: [64]}"),
+            "line 3: 'model.hiden=64': there is no 'hiden' in 'model'; did you mean 'hidden'?");
+}
+
+TEST(EngineConfigTest, RatesWarmUpAndFall) {
+  OptimizerConfig config;
+  config.lr = 1;
+  config.lr_min = 0.1;
+  config.warmup_steps = 4;
+  EXPECT_DOUBLE_EQ(rate_at(config, 0, 104), 0.25);
+  EXPECT_DOUBLE_EQ(rate_at(config, 3, 104), 1);
+  EXPECT_DOUBLE_EQ(rate_at(config, 100, 104), 1);
+  config.schedule = "linear";
+  EXPECT_DOUBLE_EQ(rate_at(config, 4, 104), 1);
+  EXPECT_DOUBLE_EQ(rate_at(config, 54, 104), 0.55);
+  EXPECT_DOUBLE_EQ(rate_at(config, 104, 104), 0.1);
+  config.schedule = "cosine";
+  EXPECT_DOUBLE_EQ(rate_at(config, 54, 104), 0.55);
+  EXPECT_NEAR(rate_at(config, 29, 104), 0.1 + 0.9 * 0.853553, 1e-6);
+  EXPECT_DOUBLE_EQ(rate_at(config, 5000, 104), 0.1);
 }
 
 TEST(EngineConfigTest, SettingsAreToldAsTheyAre) {
