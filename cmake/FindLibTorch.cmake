@@ -20,6 +20,11 @@ find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS ${LibTorch_ROOT_FOLDER}/lib NO
 find_library(LibTorch_C10_LIBRARY c10 PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
 find_library(LibTorch_LIBRARY torch PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
 find_path(LibTorch_INCLUDE_DIR torch/torch.h PATHS ${LibTorch_ROOT_FOLDER}/include/torch/csrc/api/include NO_DEFAULT_PATH)
+find_library(LibTorch_CUDA_LIBRARY torch_cuda PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
+find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
+# The wheels of CUDA that PyTorch's own depends on, or a toolkit.
+find_path(LibTorch_CUDA_INCLUDE_DIR crt/host_defines.h
+  PATHS ${LibTorch_ROOT_FOLDER}/../nvidia/cu13/include ${LibTorch_ROOT_FOLDER}/../nvidia/cuda_runtime/include /usr/local/cuda/include NO_DEFAULT_PATH)
 if(EXISTS "${LibTorch_ROOT_FOLDER}/version.py")
   file(STRINGS "${LibTorch_ROOT_FOLDER}/version.py" line REGEX "^__version__ = ")
   string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${line}")
@@ -33,4 +38,10 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_ROOT_FOLDER}/include ${LibTorch_INCLUDE_DIR})
   # libtorch.so does nothing but load those for CUDA, which nothing refers to.
   target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU_LIBRARY} ${LibTorch_C10_LIBRARY} -Wl,--no-as-needed ${LibTorch_LIBRARY} -Wl,--as-needed)
+endif()
+# For what calls CUDA itself; missing where PyTorch is built without it.
+if(LibTorch_FOUND AND LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY AND LibTorch_CUDA_INCLUDE_DIR AND NOT TARGET LibTorch::Cuda)
+  add_library(LibTorch::Cuda INTERFACE IMPORTED)
+  target_include_directories(LibTorch::Cuda SYSTEM INTERFACE ${LibTorch_CUDA_INCLUDE_DIR})
+  target_link_libraries(LibTorch::Cuda INTERFACE LibTorch::LibTorch ${LibTorch_CUDA_LIBRARY} ${LibTorch_C10_CUDA_LIBRARY})
 endif()

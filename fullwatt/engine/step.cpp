@@ -136,9 +136,13 @@ std::optional<double> Step::take_mean_loss() {
   const double steps = steps_.item<double>();
   if (steps == 0 && scaler_ && scaler_->factor() >= 1) return std::nullopt;
   const double mean = losses_.item<double>() / steps;
+  forget_losses();
+  return mean;
+}
+
+void Step::forget_losses() {
   losses_.zero_();
   steps_.zero_();
-  return mean;
 }
 
 Named Step::state() const {

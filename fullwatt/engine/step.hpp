@@ -40,6 +40,7 @@ class Step {
   /// The mean loss since it was last asked for; waits for the device. Nothing where the scaler left out every step, as
   /// long as a smaller factor may still help.
   std::optional<double> take_mean_loss();
+  void forget_losses();
 
   Optimizer& optimizer() { return *optimizer_; }
   /// Weights, buffers, the optimiser's and the scaler's state.

@@ -7,12 +7,14 @@
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/batches.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
 #include "fullwatt/engine/schedule.hpp"
-#include "fullwatt/engine/step.hpp"
+#include "fullwatt/engine/step_graph.hpp"
 #include "fullwatt/engine/tensors.hpp"
 
 namespace fullwatt::engine {
@@ -50,7 +52,11 @@ class Training {
     if (config_.hardware.device == "cuda" && !has_gpu)
       return base::fail(Error::Kind::unavailable, "hardware.device is cuda, and torch sees no GPU",
                         "'fullwatt doctor' says why.");
-    device_ = has_gpu && config_.hardware.device != "cpu" ? at::kCUDA : at::kCPU;
+    if (has_gpu && config_.hardware.device != "cpu") {
+      device_ = at::Device(at::kCUDA, 0);
+      // Not the default one, which a graph cannot be recorded on.
+      on_stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_, false));
+    }
     auto& context = at::globalContext();
     context.setBenchmarkCuDNN(config_.hardware.cudnn_benchmark && !config_.hardware.deterministic);
     const bool may_shorten = device_.is_cuda() && config_.hardware.allow_tf32;  // CPUs may shorten to bfloat16
@@ -162,7 +168,11 @@ class Training {
     tell(train.pin_memory && !on_gpu, "train.pin_memory", "false", "there is no GPU to copy to");
     tell(train.non_blocking && (!on_gpu || !train.pin_memory), "train.non_blocking", "false",
          on_gpu ? "train.pin_memory is false" : "there is no GPU to copy to");
-    tell(train.compile_model, "train.compile_model", "false", "LibTorch has no compiler");
+    tell(train.compile_model && may_have_graph(), "train.compile_model", "a CUDA graph of each step",
+         "LibTorch has no compiler");
+    tell(train.compile_model && !may_have_graph(), "train.compile_model", "false",
+         on_gpu ? "LibTorch has no compiler, and steps of several batches are no graph"
+                : "LibTorch has no compiler, and only a GPU has graphs");
     tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
     tell(config_.data.device_cache_gb > 0 && !is_cached(*data_, delivery()), "data.device_cache_gb", "0",
          "the samples are larger");
@@ -229,31 +239,52 @@ class Training {
     step_->optimizer().set_rate(rate_);
     for (;;) {
       try {
-        const auto added = add_parts(parts);
-        if (!added || !*added) return added;
-        break;
+        const auto made = make_step(parts);
+        if (!made || !*made) return made;
+        return advance(parts);
       } catch (const c10::OutOfMemoryError&) {
         if (const auto smaller = begin_again(); !smaller) return std::unexpected(smaller.error());
       }
     }
-    step_->apply();
-    return advance(parts);
   }
 
   std::uint64_t steps_in_all() const { return steps_per_epoch() * static_cast<std::uint64_t>(config_.train.epochs); }
 
-  base::Result<bool> add_parts(std::uint64_t parts) {
+  /// False when there are no batches any more.
+  base::Result<bool> make_step(std::uint64_t parts) {
     for (std::uint64_t part = 0; part < parts; ++part) {
       const auto batch = batches_->next();
       if (!batch) return std::unexpected(batch.error());
       if (!*batch) return false;
+      if (auto* const graph = graph_for(**batch)) {
+        graph->run(**batch);
+        return true;
+      }
       step_->add(**batch, 1.0 / static_cast<double>(parts));
     }
+    step_->apply();
     return true;
+  }
+
+  bool may_have_graph() const {
+    return config_.train.compile_model && device_.is_cuda() && config_.train.accumulation == 1 && step_->pieces() == 1;
+  }
+
+  /// The whole step as a graph, recorded with the first batch; nothing where that cannot be.
+  StepGraph* graph_for(const Fields& batch) {
+    if (!may_have_graph() || has_no_graph_) return nullptr;
+    if (!graph_) {
+      auto graph = StepGraph::record(*step_, batch);
+      has_no_graph_ = !graph;
+      listener_.noted(graph ? "each step is one CUDA graph" : "no CUDA graph of the step: " + graph.error().message);
+      if (graph) graph_ = *std::move(graph);
+    }
+    return graph_.get();
   }
 
   /// The memory of the device was too small: the same step, from the same samples, in smaller pieces.
   base::Result<void> begin_again() {
+    graph_.reset();
     step_->forget();
     if (!step_->halve(config_.train.batch_size))
       return base::fail(Error::Kind::unavailable, "the memory of the device is too small for a single sample",
@@ -315,8 +346,11 @@ class Training {
   const TrainOptions& options_;
   const TrainListener& listener_;
   at::Device device_ = at::kCPU;
+  std::optional<c10::StreamGuard> on_stream_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Step> step_;
+  std::unique_ptr<StepGraph> graph_;
+  bool has_no_graph_ = false;  ///< it was tried
   std::unique_ptr<DataSet> data_;
   std::unique_ptr<Batches> batches_;
   Position position_;

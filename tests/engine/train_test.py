@@ -49,7 +49,7 @@ class TrainTest(EngineCase):
         marked = {line.split()[1]: line.split(maxsplit=3)[3] for line in told.splitlines() if line.startswith("* ")}
         self.assertEqual(marked["train.pin_memory"], "false (there is no GPU to copy to)")
         self.assertEqual(marked["hardware.cudnn_benchmark"], "false (hardware.deterministic is true)")
-        self.assertEqual(marked["train.compile_model"], "false (LibTorch has no compiler)")
+        self.assertEqual(marked["train.compile_model"], "false (LibTorch has no compiler, and only a GPU has graphs)")
         self.assertNotIn("train.epochs", marked)
         self.assertEqual(len(list((self.folder / "out").glob("events.out.tfevents.*"))), 1)
 
