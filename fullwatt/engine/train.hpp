@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fullwatt/engine/config.hpp"
+#include "fullwatt/engine/otherwise.hpp"
 
 /// Trains as a configuration says. This header knows nothing of torch.
 namespace fullwatt::engine {
@@ -22,13 +23,6 @@ struct Progress {
   double loss = 0;
   double samples_per_second = 0;
   double rate = 0;  ///< of learning, in the last step
-};
-
-/// A setting that is not in force as it was given.
-struct Otherwise {
-  std::string name;
-  std::string value;
-  std::string why;  ///< empty where the setting leaves the choice
 };
 
 /// What is in force, said before the first step.

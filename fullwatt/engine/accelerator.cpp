@@ -1,0 +1,139 @@
+#include "fullwatt/engine/accelerator.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace fullwatt::engine {
+namespace {
+
+/// Leaves cores for the training itself.
+int matched_workers(std::int64_t wanted) {
+  constexpr int kMost = 8;
+  if (wanted > 0) return static_cast<int>(wanted);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, kMost);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& network, Step::Loss loss,
+                                                             const Config& config) {
+  std::unique_ptr<Accelerator> made(new Accelerator(config));
+  if (const auto chosen = made->choose_device(); !chosen) return std::unexpected(chosen.error());
+  made->set_switches();
+  network.to(made->device_);
+  auto precision = config.train.amp;
+  if (precision == Precision::automatic) precision = made->device_.is_cuda() ? Precision::bf16 : Precision::fp32;
+  made->step_ =
+      std::make_unique<Step>(network, std::move(loss), config.optimizer,
+                             StepSettings{precision, config.train.clip, config.train.channels_last}, made->device_);
+  return made;
+}
+
+base::Result<void> Accelerator::choose_device() {
+  const bool has_gpu = at::globalContext().hasCUDA();
+  if (config_.hardware.device == "cuda" && !has_gpu)
+    return base::fail(base::Error::Kind::unavailable, "hardware.device is cuda, and torch sees no GPU",
+                      "'fullwatt doctor' says why.");
+  if (!has_gpu || config_.hardware.device == "cpu") return {};
+  device_ = at::Device(at::kCUDA, 0);
+  // Not the default one, which a graph cannot be recorded on.
+  on_stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_, false));
+  return {};
+}
+
+void Accelerator::set_switches() const {
+  auto& context = at::globalContext();
+  const auto& hardware = config_.hardware;
+  context.setBenchmarkCuDNN(hardware.cudnn_benchmark && !hardware.deterministic);
+  const bool may_shorten = device_.is_cuda() && hardware.allow_tf32;  // CPUs may shorten to bfloat16
+  context.setFloat32MatmulPrecision(may_shorten ? "high" : "highest");
+  context.setAllowTF32CuDNN(may_shorten);
+  context.setDeterministicAlgorithms(hardware.deterministic, true);
+  const bool is_half_on_cpu = device_.is_cpu() && config_.train.amp == Precision::fp16;
+  context.setUserEnabledMkldnn(!is_half_on_cpu);  // it lacks LSTMs
+}
+
+LoaderOptions Accelerator::loader_options() const {
+  return {.batch = config_.train.batch_size,
+          .threads = matched_workers(config_.train.num_workers),
+          .ahead = static_cast<int>(config_.train.prefetch_factor),
+          .shuffled = config_.data.shuffle,
+          .seed = static_cast<std::uint64_t>(config_.train.seed),
+          .epochs = static_cast<std::uint64_t>(config_.train.epochs)};
+}
+
+Delivery Accelerator::delivery() const {
+  constexpr double kGigabyte = 1e9;
+  return {device_, config_.train.pin_memory, static_cast<std::size_t>(config_.data.device_cache_gb * kGigabyte)};
+}
+
+base::Result<bool> Accelerator::make_step(Batches& batches, std::uint64_t parts) {
+  for (std::uint64_t part = 0; part < parts; ++part) {
+    const auto batch = batches.next();
+    if (!batch) return std::unexpected(batch.error());
+    if (!*batch) return false;
+    if (auto* const graph = graph_for(**batch)) {
+      graph->run(**batch);
+      return true;
+    }
+    step_->add(**batch, 1.0 / static_cast<double>(parts));
+  }
+  step_->apply();
+  return true;
+}
+
+bool Accelerator::halve() {
+  graph_.reset();
+  step_->forget();
+  if (!device_.is_cpu()) at::accelerator::emptyCache();
+  return step_->halve(config_.train.batch_size);
+}
+
+bool Accelerator::may_have_graph() const {
+  return config_.train.compile_model && device_.is_cuda() && config_.train.accumulation == 1 && step_->pieces() == 1;
+}
+
+/// Recorded with the first batch; nothing where that cannot be.
+StepGraph* Accelerator::graph_for(const Fields& batch) {
+  if (!may_have_graph()) return nullptr;
+  if (!graph_ && told_of_graph_.empty()) {
+    auto graph = StepGraph::record(*step_, batch);
+    told_of_graph_ = graph ? "each step is one CUDA graph" : "no CUDA graph of the step: " + graph.error().message;
+    if (graph) graph_ = *std::move(graph);
+  }
+  return graph_.get();
+}
+
+std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
+  std::vector<Otherwise> found;
+  const auto tell = [&](bool is, const char* name, const std::string& value, const char* why) {
+    if (is) found.push_back({name, value, why});
+  };
+  const bool on_gpu = device_.is_cuda();
+  const auto& train = config_.train;
+  const auto& hardware = config_.hardware;
+  tell(hardware.device == "auto", "hardware.device", device_.str(), on_gpu ? "" : "torch sees no GPU");
+  tell(train.amp == Precision::automatic, "train.amp", std::string(to_string(step_->settings().precision)),
+       on_gpu ? "" : "mixed precision seldom pays on a CPU");
+  tell(train.num_workers == 0, "train.num_workers", std::to_string(loader_options().threads), "half of the CPUs");
+  tell(hardware.cudnn_benchmark && hardware.deterministic, "hardware.cudnn_benchmark", "false",
+       "hardware.deterministic is true");
+  tell(train.pin_memory && !on_gpu, "train.pin_memory", "false", "there is no GPU to copy to");
+  tell(train.non_blocking && (!on_gpu || !train.pin_memory), "train.non_blocking", "false",
+       on_gpu ? "train.pin_memory is false" : "there is no GPU to copy to");
+  tell(train.compile_model && may_have_graph(), "train.compile_model", "a CUDA graph of each step",
+       "LibTorch has no compiler");
+  tell(train.compile_model && !may_have_graph(), "train.compile_model", "false",
+       on_gpu ? "LibTorch has no compiler, and steps of several batches are no graph"
+              : "LibTorch has no compiler, and only a GPU has graphs");
+  tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
+  tell(config_.data.device_cache_gb > 0 && !is_cached(data, delivery()), "data.device_cache_gb", "0",
+       "the samples are larger");
+  return found;
+}
+
+}  // namespace fullwatt::engine

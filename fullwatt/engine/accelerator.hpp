@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+
+#include <c10/core/StreamGuard.h>
+
+#include "fullwatt/engine/batches.hpp"
+#include "fullwatt/engine/otherwise.hpp"
+#include "fullwatt/engine/step_graph.hpp"
+
+namespace fullwatt::engine {
+
+/// A network made ready for a device: the device chosen, torch's switches set, steps in the wanted precision, as graphs
+/// where they can be. It sets the stream of the thread that makes it, which must also be the one that ends it.
+class Accelerator {
+ public:
+  /// The network is moved to the device. It and what `loss` uses must outlive the accelerator.
+  static base::Result<std::unique_ptr<Accelerator>> make(torch::nn::Module& network, Step::Loss loss,
+                                                         const Config& config);
+  Accelerator(const Accelerator&) = delete;
+  Accelerator& operator=(const Accelerator&) = delete;
+
+  at::Device device() const { return device_; }
+  Step& step() { return *step_; }
+  LoaderOptions loader_options() const;
+  Delivery delivery() const;
+
+  /// One step over so many of the next batches. False when there are none any more. Throws c10::OutOfMemoryError.
+  base::Result<bool> make_step(Batches& batches, std::uint64_t parts);
+  /// After that error: false when a batch cannot be computed in smaller pieces. The same batches must come again.
+  bool halve();
+
+  /// Settings that are not in force as they were given; `data` is what is trained on.
+  std::vector<Otherwise> otherwise(const DataSet& data) const;
+  /// Why there is no graph, or that there is one; empty until it was tried.
+  const std::string& told_of_graph() const { return told_of_graph_; }
+
+ private:
+  explicit Accelerator(const Config& config) : config_(config) {}
+  base::Result<void> choose_device();
+  void set_switches() const;
+  bool may_have_graph() const;
+  StepGraph* graph_for(const Fields& batch);
+
+  Config config_;
+  at::Device device_ = at::kCPU;
+  std::optional<c10::StreamGuard> on_stream_;
+  std::unique_ptr<Step> step_;
+  std::unique_ptr<StepGraph> graph_;
+  std::string told_of_graph_;
+};
+
+}  // namespace fullwatt::engine
