@@ -139,6 +139,9 @@ const std::vector<Key>& keys() {
       whole("model", "heads", &Config::model, &ModelConfig::heads, 1, 1024),
       whole("model", "embedding", &Config::model, &ModelConfig::embedding, 1, 1 << 16),
       text("data", "folder", &Config::data, &DataConfig::folder),
+      text("data", "format", &Config::data, &DataConfig::format, {"npy", "images"}),
+      whole("data", "image_height", &Config::data, &DataConfig::image_height, 1, 16384),
+      whole("data", "image_width", &Config::data, &DataConfig::image_width, 1, 16384),
       flag("data", "shuffle", &Config::data, &DataConfig::shuffle),
       real("data", "device_cache_gb", &Config::data, &DataConfig::device_cache_gb, 0, 1e5),
       whole("train", "epochs", &Config::train, &TrainConfig::epochs, 1, kMany),
@@ -275,6 +278,8 @@ void check(const Config& config) {
   const auto refuse = [](std::string what) { throw Wrong{"", std::move(what)}; };
   if (config.model.name.empty()) refuse("model.name is missing: which model is to be trained?");
   if (config.data.folder.empty()) refuse("data.folder is missing: where are the samples?");
+  if (config.data.format == "images" && !config.data.fields.empty())
+    refuse("data.fields is for .npy files; with data.format: images the fields are images and labels");
   const auto& optimizer = config.optimizer;
   if (optimizer.lr_min > optimizer.lr) refuse("optimizer.lr_min is larger than optimizer.lr");
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0))

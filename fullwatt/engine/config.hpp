@@ -30,6 +30,9 @@ struct ModelConfig {
 
 struct DataConfig {
   std::string folder;
+  std::string format = "npy";  ///< or images: a folder of them for each class
+  std::int64_t image_height = 224;
+  std::int64_t image_width = 224;
   std::map<std::string, std::string> fields;  ///< of a sample, each with the files that hold it
   bool shuffle = true;
   double device_cache_gb = 0;  ///< a data set that is not larger is kept on the device

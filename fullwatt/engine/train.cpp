@@ -7,6 +7,7 @@
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/accelerator.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
+#include "fullwatt/engine/data/image_folder.hpp"
 #include "fullwatt/engine/schedule.hpp"
 #include "fullwatt/engine/tensors.hpp"
 
@@ -47,20 +48,37 @@ class Training {
     return {};
   }
 
-  /// Files are found by their fields' names where the configuration says nothing.
   base::Result<void> open_data() {
-    const auto needed = task_->fields();
+    auto data = config_.data.format == "images"
+                    ? open_image_folder(config_.data.folder, {config_.data.image_height, config_.data.image_width})
+                    : open_arrays();
+    if (!data) return std::unexpected(data.error());
+    data_ = *std::move(data);
+    return check_data();
+  }
+
+  /// Files are found by their fields' names where the configuration says nothing.
+  base::Result<std::unique_ptr<DataSet>> open_arrays() const {
     auto patterns = config_.data.fields;
-    for (const auto& [name, pattern] : patterns) {
+    for (const auto& field : task_->fields()) patterns.try_emplace(field, "*" + field + ".npy");
+    return open_npy_folder(config_.data.folder, patterns);
+  }
+
+  base::Result<void> check_data() const {
+    const auto needed = task_->fields();
+    std::vector<std::string> given;
+    for (const auto& field : data_->fields()) given.push_back(field.name);
+    for (const auto& name : given) {
       if (std::ranges::find(needed, name) == needed.end())
         return base::fail(Error::Kind::bad_input,
                           "the model " + config_.model.name + " has no field '" + base::printable(name, 60) + "'",
                           "Its fields are: " + base::join(needed, ", "));
     }
-    for (const auto& field : needed) patterns.try_emplace(field, "*" + field + ".npy");
-    auto data = open_npy_folder(config_.data.folder, patterns);
-    if (!data) return std::unexpected(data.error());
-    data_ = *std::move(data);
+    for (const auto& name : needed) {
+      if (std::ranges::find(given, name) == given.end())
+        return base::fail(Error::Kind::bad_input, "the data have no field '" + name + "'",
+                          "The model " + config_.model.name + " needs: " + base::join(needed, ", "));
+    }
     for (const auto& field : data_->fields()) {
       if (!scalar_type(field.dtype))
         return base::fail(Error::Kind::bad_input,
