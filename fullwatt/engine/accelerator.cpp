@@ -68,7 +68,9 @@ LoaderOptions Accelerator::loader_options() const {
 
 Delivery Accelerator::delivery() const {
   constexpr double kGigabyte = 1e9;
-  return {device_, config_.train.pin_memory, static_cast<std::size_t>(config_.data.device_cache_gb * kGigabyte)};
+  return {.device = device_,
+          .is_pinned = config_.train.pin_memory,
+          .cache_bytes = static_cast<std::size_t>(config_.data.device_cache_gb * kGigabyte)};
 }
 
 base::Result<bool> Accelerator::make_step(Batches& batches, std::uint64_t parts) {

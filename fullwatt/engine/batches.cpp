@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
@@ -35,10 +36,26 @@ Fields views_of(const DataSet& data, const Loader::Batch& batch) {
   return fields;
 }
 
+/// While they are in the memory of the host, where looking at them costs little.
+base::Result<void> check(const Fields& batch, const std::map<std::string, std::int64_t>& limits) {
+  for (const auto& [name, limit] : limits) {
+    const auto field = batch.find(name);
+    if (field == batch.end() || field->second.is_floating_point() || field->second.numel() == 0) continue;
+    const auto [least, most] = field->second.aminmax();
+    const auto wrong = least.item<std::int64_t>() < 0 ? least.item<std::int64_t>() : most.item<std::int64_t>();
+    if (wrong >= 0 && wrong < limit) continue;
+    return base::fail(base::Error::Kind::bad_input, "the field " + name + " holds " + std::to_string(wrong),
+                      "The model takes numbers from 0 to " + std::to_string(limit - 1) +
+                          ": correct the data, or the model's size (model.classes, model.vocabulary).");
+  }
+  return {};
+}
+
 /// For a training on the CPU: what the loader fetched, where it lies.
 class HostBatches final : public Batches {
  public:
-  HostBatches(const DataSet& data, const LoaderOptions& options) : data_(data), loader_(data, options) {}
+  HostBatches(const DataSet& data, const LoaderOptions& options, std::map<std::string, std::int64_t> limits)
+      : data_(data), limits_(std::move(limits)), loader_(data, options) {}
 
   base::Result<std::optional<Fields>> next() override {
     current_.reset();
@@ -46,11 +63,14 @@ class HostBatches final : public Batches {
     if (!batch) return std::unexpected(batch.error());
     if (!*batch) return std::nullopt;
     current_.emplace(**std::move(batch));
-    return views_of(data_, *current_);
+    auto fields = views_of(data_, *current_);
+    if (const auto checked = check(fields, limits_); !checked) return std::unexpected(checked.error());
+    return fields;
   }
 
  private:
   const DataSet& data_;
+  std::map<std::string, std::int64_t> limits_;
   Loader loader_;
   std::optional<Loader::Batch> current_;
 };
@@ -67,7 +87,7 @@ class CachedBatches final : public Batches {
         batch_(static_cast<std::int64_t>(options.first_batch)) {}
 
   /// Fetches everything once, in pieces, by as many threads as the loader has.
-  base::Result<void> fill() {
+  base::Result<void> fill(const std::map<std::string, std::int64_t>& limits) {
     constexpr std::int64_t kPiece = 4096;
     auto all = options_;
     all.batch = std::min(kPiece, data_.samples());
@@ -79,7 +99,7 @@ class CachedBatches final : public Batches {
       kept_.emplace(field.name, at::empty(batch_shape(field, data_.samples()),
                                           at::TensorOptions().dtype(*scalar_type(field.dtype)).device(device_)));
     }
-    HostBatches pieces(data_, all);
+    HostBatches pieces(data_, all, limits);
     for (std::int64_t first = 0; first < data_.samples();) {
       const auto piece = pieces.next();
       if (!piece) return std::unexpected(piece.error());
@@ -139,6 +159,7 @@ class CopiedBatches final : public Batches {
   CopiedBatches(const DataSet& data, const LoaderOptions& options, const Delivery& delivery)
       : data_(data),
         device_(delivery.device),
+        limits_(delivery.limits),
         guard_(delivery.device.type()),
         stream_(guard_.getStreamFromGlobalPool(delivery.device, false)),
         loader_(data, options, delivery.is_pinned ? pinned_memory() : HostMemory::ordinary()) {
@@ -213,10 +234,15 @@ class CopiedBatches final : public Batches {
     auto batch = loader_.next();
     if (!batch) fail(batch.error());
     if (!batch || !*batch) return false;
+    const auto fields = views_of(data_, **batch);
+    if (const auto checked = check(fields, limits_); !checked) {
+      fail(checked.error());
+      return false;
+    }
     const c10::StreamGuard on_stream(stream_);
     slot.used.block(stream_);
     slot.samples.clear();
-    for (const auto& [name, tensor] : views_of(data_, **batch)) {
+    for (const auto& [name, tensor] : fields) {
       auto part = slot.fields.at(name).narrow(0, 0, tensor.size(0));
       part.copy_(tensor, true);
       slot.samples.emplace(name, part);
@@ -237,6 +263,7 @@ class CopiedBatches final : public Batches {
   static constexpr std::size_t kSlots = 3;
   const DataSet& data_;
   at::Device device_;
+  std::map<std::string, std::int64_t> limits_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream stream_;
   Loader loader_;
@@ -263,10 +290,10 @@ base::Result<std::unique_ptr<Batches>> make_batches(const DataSet& data, const L
                                                     const Delivery& delivery) {
   if (is_cached(data, delivery)) {
     auto cached = std::make_unique<CachedBatches>(data, options, delivery.device);
-    if (const auto filled = cached->fill(); !filled) return std::unexpected(filled.error());
+    if (const auto filled = cached->fill(delivery.limits); !filled) return std::unexpected(filled.error());
     return cached;
   }
-  if (delivery.device.is_cpu()) return std::make_unique<HostBatches>(data, options);
+  if (delivery.device.is_cpu()) return std::make_unique<HostBatches>(data, options, delivery.limits);
   return std::make_unique<CopiedBatches>(data, options, delivery);
 }
 

@@ -22,7 +22,8 @@ class Batches {
 /// How batches come to the device.
 struct Delivery {
   at::Device device = at::kCPU;
-  bool is_pinned = true;        ///< host memory that a GPU reads by itself, which copies beside its work need
+  bool is_pinned = true;  ///< host memory that a GPU reads by itself, which copies beside its work need
+  std::map<std::string, std::int64_t> limits;  ///< of fields whose numbers must lie from 0 to below this
   std::size_t cache_bytes = 0;  ///< of the device: a data set that fits is kept there, and batches are gathered there
 };
 

@@ -26,12 +26,16 @@ class Task {
   virtual torch::nn::Module& network() = 0;
   virtual std::vector<std::string> fields() const = 0;
   virtual at::Tensor loss(const Fields& batch) = 0;
+  /// Fields whose numbers count something, from 0 to below this. A GPU would not survive others.
+  virtual std::map<std::string, std::int64_t> limits() const { return {}; }
 };
 
 /// Every model of `models/`, by the name that a configuration gives.
 base::Result<std::unique_ptr<Task>> make_task(const ModelConfig& config);
 
+std::unique_ptr<Task> make_gpt2(const ModelConfig& config);
 std::unique_ptr<Task> make_lstm(const ModelConfig& config);
 std::unique_ptr<Task> make_keypoint(const ModelConfig& config);
+std::unique_ptr<Task> make_resnet(const ModelConfig& config);
 
 }  // namespace fullwatt::engine

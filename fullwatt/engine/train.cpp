@@ -164,7 +164,9 @@ class Training {
     auto options = accelerator_->loader_options();
     options.first_epoch = position_.epoch;
     options.first_batch = position_.batch;
-    auto batches = make_batches(*data_, options, accelerator_->delivery());
+    auto delivery = accelerator_->delivery();
+    delivery.limits = task_->limits();
+    auto batches = make_batches(*data_, options, delivery);
     if (!batches) return std::unexpected(batches.error());
     batches_ = *std::move(batches);
     return {};

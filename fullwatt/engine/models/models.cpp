@@ -13,7 +13,8 @@ struct Entry {
   std::string_view name;
   std::unique_ptr<Task> (*make)(const ModelConfig&);
 };
-constexpr Entry kModels[] = {{"keypoint", make_keypoint}, {"lstm", make_lstm}};
+constexpr Entry kModels[] = {
+    {"gpt2", make_gpt2}, {"keypoint", make_keypoint}, {"lstm", make_lstm}, {"resnet50", make_resnet}};
 
 }  // namespace
 

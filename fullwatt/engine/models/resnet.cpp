@@ -1,0 +1,134 @@
+// ResNet-50 for pictures with one label each, the stride in the 3×3 convolutions (v1.5). Parameters and buffers have
+// the names and first values of torchvision.models.resnet50.
+
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "fullwatt/engine/task.hpp"
+
+namespace fullwatt::engine {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr std::int64_t kExpansion = 4;  ///< of a block's width in what it hands on
+
+/// Keeps the size of a picture but for the stride.
+nn::Conv2d convolution(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::int64_t stride = 1) {
+  return nn::Conv2d(nn::Conv2dOptions(inputs, outputs, size).stride(stride).padding(size / 2).bias(false));
+}
+
+struct BottleneckImpl : nn::Module {
+  BottleneckImpl(std::int64_t inputs, std::int64_t width, std::int64_t stride)
+      : conv1(register_module("conv1", convolution(inputs, width, 1))),
+        bn1(register_module("bn1", nn::BatchNorm2d(width))),
+        conv2(register_module("conv2", convolution(width, width, 3, stride))),
+        bn2(register_module("bn2", nn::BatchNorm2d(width))),
+        conv3(register_module("conv3", convolution(width, kExpansion * width, 1))),
+        bn3(register_module("bn3", nn::BatchNorm2d(kExpansion * width))) {
+    const auto outputs = kExpansion * width;
+    if (stride == 1 && inputs == outputs) return;
+    downsample = register_module("downsample",
+                                 nn::Sequential(convolution(inputs, outputs, 1, stride), nn::BatchNorm2d(outputs)));
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    const auto reduced = bn1->forward(conv1->forward(x)).relu_();
+    const auto filtered = bn2->forward(conv2->forward(reduced)).relu_();
+    const auto shortcut = downsample.is_empty() ? x : downsample->forward(x);
+    return bn3->forward(conv3->forward(filtered)).add_(shortcut).relu_();
+  }
+
+  nn::Conv2d conv1;
+  nn::BatchNorm2d bn1;
+  nn::Conv2d conv2;
+  nn::BatchNorm2d bn2;
+  nn::Conv2d conv3;
+  nn::BatchNorm2d bn3;
+  nn::Sequential downsample{nullptr};  ///< only where the shape changes
+};
+TORCH_MODULE(Bottleneck);
+
+/// Blocks of one width; the first one takes the stride.
+nn::Sequential stage(std::int64_t inputs, std::int64_t width, int blocks, std::int64_t stride) {
+  nn::Sequential found(Bottleneck(inputs, width, stride));
+  for (int i = 1; i < blocks; ++i) found->push_back(Bottleneck(kExpansion * width, width, 1));
+  return found;
+}
+
+struct ResNet : nn::Module {
+  ResNet(std::int64_t width, std::int64_t classes)
+      : conv1(register_module("conv1", convolution(3, width, 7, 2))),
+        bn1(register_module("bn1", nn::BatchNorm2d(width))),
+        layer1(register_module("layer1", stage(width, width, 3, 1))),
+        layer2(register_module("layer2", stage(kExpansion * width, 2 * width, 4, 2))),
+        layer3(register_module("layer3", stage(kExpansion * 2 * width, 4 * width, 6, 2))),
+        layer4(register_module("layer4", stage(kExpansion * 4 * width, 8 * width, 3, 2))),
+        fc(register_module("fc", nn::Linear(kExpansion * 8 * width, classes))) {
+    for (const auto& module : modules(/*include_self=*/false)) {
+      if (auto* found = module->as<nn::Conv2d>())
+        nn::init::kaiming_normal_(found->weight, 0, torch::kFanOut, torch::kReLU);
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& images) {
+    auto x = bn1->forward(conv1->forward(images)).relu_();
+    x = at::max_pool2d(x, 3, 2, 1);
+    x = layer2->forward(layer1->forward(x));
+    x = layer4->forward(layer3->forward(x));
+    return fc->forward(x.mean({2, 3}));
+  }
+
+  nn::Conv2d conv1;
+  nn::BatchNorm2d bn1;
+  nn::Sequential layer1;
+  nn::Sequential layer2;
+  nn::Sequential layer3;
+  nn::Sequential layer4;
+  nn::Linear fc;
+};
+
+/// What pictures of ImageNet have on average in red, green and blue, from 0 to 1, and how far they deviate from it.
+/// Not of the network's state, as in torchvision.
+class Normalisation {
+ public:
+  at::Tensor of(const at::Tensor& images) {
+    mean_ = mean_.to(images.device());  // itself, once it is there
+    deviation_ = deviation_.to(images.device());
+    return (images - mean_).div_(deviation_);
+  }
+
+ private:
+  at::Tensor mean_ = at::tensor({0.485, 0.456, 0.406}, at::kFloat).view({3, 1, 1});
+  at::Tensor deviation_ = at::tensor({0.229, 0.224, 0.225}, at::kFloat).view({3, 1, 1});
+};
+
+class ResNetTask final : public Task {
+ public:
+  explicit ResNetTask(const ModelConfig& config) : network_(config.width, config.classes), classes_(config.classes) {}
+
+  nn::Module& network() override { return network_; }
+  std::vector<std::string> fields() const override { return {"images", "labels"}; }
+  std::map<std::string, std::int64_t> limits() const override { return {{"labels", classes_}}; }
+  at::Tensor loss(const Fields& batch) override {
+    const auto scores = network_.forward(normalisation_.of(batch.at("images")));
+    return nn::functional::cross_entropy(scores, batch.at("labels"));
+  }
+
+ private:
+  ResNet network_;
+  std::int64_t classes_;
+  Normalisation normalisation_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_resnet(const ModelConfig& config) {
+  return std::make_unique<ResNetTask>(config);
+}
+
+}  // namespace fullwatt::engine
