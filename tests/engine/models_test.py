@@ -166,6 +166,17 @@ class WrongDataTest(ModelCase):
         self.write_tokens()
         self.assertIn("a sample has 9 tokens; model.context must be at least 8", self.train(self.configure(GPT2), "--set", "model.context=7", code=3))
 
+    def test_numbers_that_the_model_does_not_have(self):
+        self.write_pictures()
+        for wrong in (5, -1):
+            labels = np.zeros(BATCH * STEPS, np.int64)
+            labels[3 * BATCH] = wrong
+            np.save(self.folder / "labels.npy", labels)
+            for more in ([], ["--set", "data.device_cache_gb=1"]):
+                text = self.train(self.configure(RESNET), "--anew", *more, code=3)
+                self.assertIn(f"the field labels holds {wrong}", text)
+                self.assertIn("from 0 to 4", text)
+
     def test_labels_that_are_no_whole_numbers(self):
         self.write_pictures()
         np.save(self.folder / "labels.npy", np.zeros(BATCH * STEPS, np.float32))
