@@ -45,3 +45,12 @@ if(LibTorch_FOUND AND LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY AND Li
   target_include_directories(LibTorch::Cuda SYSTEM INTERFACE ${LibTorch_CUDA_INCLUDE_DIR})
   target_link_libraries(LibTorch::Cuda INTERFACE LibTorch::LibTorch ${LibTorch_CUDA_LIBRARY} ${LibTorch_C10_CUDA_LIBRARY})
 endif()
+
+# NCCL: its header from the package beside torch alone, since the layout of torch's objects follows its version; nv/target is in nvidia-cuda-cccl.
+find_path(LibTorch_NCCL_INCLUDE_DIR nccl.h PATHS ${LibTorch_ROOT_FOLDER}/../nvidia/nccl/include NO_DEFAULT_PATH)
+find_path(LibTorch_CCCL_INCLUDE_DIR nv/target PATHS ${LibTorch_CUDA_INCLUDE_DIR} ${LibTorch_CUDA_INCLUDE_DIR}/cccl NO_DEFAULT_PATH)
+if(TARGET LibTorch::Cuda AND LibTorch_NCCL_INCLUDE_DIR AND LibTorch_CCCL_INCLUDE_DIR AND NOT TARGET LibTorch::Nccl)
+  add_library(LibTorch::Nccl INTERFACE IMPORTED)
+  target_include_directories(LibTorch::Nccl SYSTEM INTERFACE ${LibTorch_NCCL_INCLUDE_DIR} ${LibTorch_CCCL_INCLUDE_DIR})
+  target_link_libraries(LibTorch::Nccl INTERFACE LibTorch::Cuda)
+endif()

@@ -11,17 +11,17 @@ namespace fullwatt::engine {
 namespace {
 
 /// Leaves cores for the training itself.
-int matched_workers(std::int64_t wanted) {
+int matched_workers(std::int64_t wanted, int processes) {
   constexpr int kMost = 8;
   if (wanted > 0) return static_cast<int>(wanted);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, kMost);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / (2 * processes), 1, kMost);
 }
 
 }  // namespace
 
 base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& network, Step::Loss loss,
-                                                             const Config& config) {
-  std::unique_ptr<Accelerator> made(new Accelerator(config));
+                                                             const Config& config, const Place& place) {
+  std::unique_ptr<Accelerator> made(new Accelerator(config, place));
   if (const auto chosen = made->choose_device(); !chosen) return std::unexpected(chosen.error());
   made->set_switches();
   network.to(made->device_);
@@ -30,6 +30,12 @@ base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& 
   made->step_ =
       std::make_unique<Step>(network, std::move(loss), config.optimizer,
                              StepSettings{precision, config.train.clip, config.train.channels_last}, made->device_);
+  if (place.size > 1) {
+    auto group = Group::join(place, made->device_, std::chrono::seconds(config.hardware.timeout_seconds));
+    if (!group) return std::unexpected(group.error());
+    made->group_ = *std::move(group);
+    made->step_->share(std::make_unique<GradientSum>(*made->group_, network.parameters()));
+  }
   return made;
 }
 
@@ -39,7 +45,13 @@ base::Result<void> Accelerator::choose_device() {
     return base::fail(base::Error::Kind::unavailable, "hardware.device is cuda, and torch sees no GPU",
                       "'fullwatt doctor' says why.");
   if (!has_gpu || config_.hardware.device == "cpu") return {};
-  device_ = at::Device(at::kCUDA, 0);
+  const auto gpus = at::getNumGPUs();
+  const auto mine = gpus == 1 ? 0 : static_cast<std::size_t>(place_.local_rank);  // Slurm may show each its own alone
+  if (mine >= gpus)
+    return base::fail(base::Error::Kind::unavailable,
+                      "there is no GPU " + std::to_string(place_.local_rank) + " for this process",
+                      "Start as many processes on a machine as it has GPUs.");
+  device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(mine));
   // Not the default one, which a graph cannot be recorded on.
   on_stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_, false));
   return {};
@@ -59,10 +71,12 @@ void Accelerator::set_switches() const {
 
 LoaderOptions Accelerator::loader_options() const {
   return {.batch = config_.train.batch_size,
-          .threads = matched_workers(config_.train.num_workers),
+          .threads = matched_workers(config_.train.num_workers, place_.local_size),
           .ahead = static_cast<int>(config_.train.prefetch_factor),
           .shuffled = config_.data.shuffle,
           .seed = static_cast<std::uint64_t>(config_.train.seed),
+          .part = place_.rank,
+          .parts = place_.size,
           .epochs = static_cast<std::uint64_t>(config_.train.epochs)};
 }
 
@@ -82,9 +96,9 @@ base::Result<bool> Accelerator::make_step(Batches& batches, std::uint64_t parts)
       graph->run(**batch);
       return true;
     }
-    step_->add(**batch, 1.0 / static_cast<double>(parts));
+    step_->add(**batch, 1.0 / static_cast<double>(parts), part + 1 == parts);
   }
-  step_->apply();
+  if (const auto done = step_->apply(); !done) return std::unexpected(done.error());
   return true;
 }
 
@@ -96,7 +110,8 @@ bool Accelerator::halve() {
 }
 
 bool Accelerator::may_have_graph() const {
-  return config_.train.compile_model && device_.is_cuda() && config_.train.accumulation == 1 && step_->pieces() == 1;
+  return config_.train.compile_model && device_.is_cuda() && config_.train.accumulation == 1 && step_->pieces() == 1 &&
+         place_.size == 1;
 }
 
 /// Recorded with the first batch; nothing where that cannot be.
@@ -130,7 +145,7 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   tell(train.compile_model && may_have_graph(), "train.compile_model", "a CUDA graph of each step",
        "LibTorch has no compiler");
   tell(train.compile_model && !may_have_graph(), "train.compile_model", "false",
-       on_gpu ? "LibTorch has no compiler, and steps of several batches are no graph"
+       on_gpu ? "LibTorch has no compiler, and steps of several batches or processes are no graph"
               : "LibTorch has no compiler, and only a GPU has graphs");
   tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
   tell(config_.data.device_cache_gb > 0 && !is_cached(data, delivery()), "data.device_cache_gb", "0",

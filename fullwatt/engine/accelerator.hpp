@@ -14,14 +14,17 @@ namespace fullwatt::engine {
 /// where they can be. It sets the stream of the thread that makes it, which must also be the one that ends it.
 class Accelerator {
  public:
-  /// The network is moved to the device. It and what `loss` uses must outlive the accelerator.
+  /// The network is moved to the device. It and what `loss` uses must outlive the accelerator. Where there are other
+  /// processes, it waits for them.
   static base::Result<std::unique_ptr<Accelerator>> make(torch::nn::Module& network, Step::Loss loss,
-                                                         const Config& config);
+                                                         const Config& config, const Place& place = {});
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
 
   at::Device device() const { return device_; }
   Step& step() { return *step_; }
+  /// The processes that train together; nothing for one alone.
+  Group* group() { return group_.get(); }
   LoaderOptions loader_options() const;
   Delivery delivery() const;
 
@@ -36,15 +39,17 @@ class Accelerator {
   const std::string& told_of_graph() const { return told_of_graph_; }
 
  private:
-  explicit Accelerator(const Config& config) : config_(config) {}
+  Accelerator(const Config& config, const Place& place) : config_(config), place_(place) {}
   base::Result<void> choose_device();
   void set_switches() const;
   bool may_have_graph() const;
   StepGraph* graph_for(const Fields& batch);
 
   Config config_;
+  Place place_;
   at::Device device_ = at::kCPU;
   std::optional<c10::StreamGuard> on_stream_;
+  std::unique_ptr<Group> group_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<StepGraph> graph_;
   std::string told_of_graph_;

@@ -92,6 +92,8 @@ class CachedBatches final : public Batches {
     auto all = options_;
     all.batch = std::min(kPiece, data_.samples());
     all.shuffled = false;
+    all.part = 0;
+    all.parts = 1;
     all.drop_last = false;
     all.first_epoch = all.first_batch = 0;
     all.epochs = 1;
@@ -111,7 +113,7 @@ class CachedBatches final : public Batches {
   }
 
   base::Result<std::optional<Fields>> next() override {
-    const auto per_epoch = data_.samples() / options_.batch;
+    const auto per_epoch = data_.samples() / (options_.batch * options_.parts);
     if (batch_ >= per_epoch) {
       ++epoch_;
       batch_ = 0;
@@ -122,7 +124,8 @@ class CachedBatches final : public Batches {
       sequence_ = at::from_blob(order.data(), {data_.samples()}, at::kLong).to(at::TensorOptions(device_), false, true);
       sequence_epoch_ = epoch_;
     }
-    const auto places = sequence_.narrow(0, batch_++ * options_.batch, options_.batch);
+    const auto first = (batch_++ * options_.parts + options_.part) * options_.batch;
+    const auto places = sequence_.narrow(0, first, options_.batch);
     Fields fields;
     for (const auto& [name, tensor] : kept_) fields.emplace(name, tensor.index_select(0, places));
     return fields;

@@ -164,6 +164,7 @@ const std::vector<Key>& keys() {
       flag("hardware", "cudnn_benchmark", &Config::hardware, &HardwareConfig::cudnn_benchmark),
       flag("hardware", "allow_tf32", &Config::hardware, &HardwareConfig::allow_tf32),
       flag("hardware", "deterministic", &Config::hardware, &HardwareConfig::deterministic),
+      whole("hardware", "timeout_seconds", &Config::hardware, &HardwareConfig::timeout_seconds, 1, 86400),
       text("optimizer", "name", &Config::optimizer, &OptimizerConfig::name, {"adamw", "sgd"}),
       real("optimizer", "lr", &Config::optimizer, &OptimizerConfig::lr, 0, 1e3),
       real("optimizer", "weight_decay", &Config::optimizer, &OptimizerConfig::weight_decay, 0, 1e3),

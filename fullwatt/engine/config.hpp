@@ -60,6 +60,7 @@ struct HardwareConfig {
   bool cudnn_benchmark = true;
   bool allow_tf32 = true;
   bool deterministic = false;
+  std::int64_t timeout_seconds = 600;  ///< that processes wait for each other
 };
 
 struct OptimizerConfig {

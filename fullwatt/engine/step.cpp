@@ -82,13 +82,14 @@ Fields Step::prepared(const Fields& batch) const {
   return ready;
 }
 
-void Step::add(const Fields& batch, double weight) {
+void Step::add(const Fields& batch, double weight, bool is_last) {
   const auto samples = samples_of(batch);
   const auto each = std::max<std::int64_t>(1, (samples + pieces_ - 1) / pieces_);
-  if (each >= samples) return add_piece(batch, weight);
   for (std::int64_t first = 0; first < samples; first += each) {
     const auto count = std::min(each, samples - first);
-    add_piece(cut(batch, first, count), weight * static_cast<double>(count) / static_cast<double>(samples));
+    if (sum_ && is_last && first + count == samples) sum_->expect();
+    add_piece(count == samples ? batch : cut(batch, first, count),
+              weight * static_cast<double>(count) / static_cast<double>(samples));
   }
 }
 
@@ -103,7 +104,10 @@ void Step::add_piece(const Fields& batch, double weight) {
   step_loss_ += weighed.detach();
 }
 
-void Step::apply() {
+base::Result<void> Step::apply() {
+  if (sum_) {
+    if (const auto done = sum_->wait(); !done) return done;
+  }
   const auto gradients = optimizer_->gradients();
   std::optional<at::Tensor> overflowed;
   if (scaler_ && !gradients.empty()) overflowed = scaler_->unscale(gradients);
@@ -119,9 +123,11 @@ void Step::apply() {
     steps_ += 1;
   }
   step_loss_.zero_();
+  return {};
 }
 
 void Step::forget() {
+  if (sum_) sum_->begin_again();
   optimizer_->forget_gradients();
   step_loss_.zero_();
 }

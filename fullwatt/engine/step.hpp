@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "fullwatt/engine/gradient_sum.hpp"
 #include "fullwatt/engine/optimizer.hpp"
 #include "fullwatt/engine/scaler.hpp"
 #include "fullwatt/engine/task.hpp"
@@ -24,11 +25,15 @@ class Step {
   Step(torch::nn::Module& network, Loss loss, const OptimizerConfig& config, const StepSettings& settings,
        at::Device device);
 
+  /// From now on gradients are averaged over all processes.
+  void share(std::unique_ptr<GradientSum> sum) { sum_ = std::move(sum); }
+  GradientSum* sum() { return sum_.get(); }
+
   /// Adds the gradients of a part; `weight` is its share of the whole. Bytes become numbers from 0 to 1, other
   /// fractions float32, here on the device. Throws c10::OutOfMemoryError; the step must then be begun again.
-  void add(const Fields& batch, double weight);
-  /// Moves the weights and forgets the gradients.
-  void apply();
+  void add(const Fields& batch, double weight, bool is_last = true);
+  /// Moves the weights and forgets the gradients. Fails where another process was lost.
+  base::Result<void> apply();
   /// Begins the step again.
   void forget();
 
@@ -40,6 +45,8 @@ class Step {
   /// The mean loss since it was last asked for; waits for the device. Nothing where the scaler left out every step, as
   /// long as a smaller factor may still help.
   std::optional<double> take_mean_loss();
+  /// Losses and steps since then, on the device: with other processes' added, the mean is that of all.
+  std::vector<at::Tensor> loss_sums() const { return {losses_, steps_}; }
   void forget_losses();
 
   Optimizer& optimizer() { return *optimizer_; }
@@ -58,6 +65,7 @@ class Step {
   at::Device device_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Scaler> scaler_;
+  std::unique_ptr<GradientSum> sum_;
   std::int64_t pieces_ = 1;
   at::Tensor step_loss_;  ///< of the step that is being made
   at::Tensor losses_;     ///< of whole steps, added up; those that the scaler left out are not in it

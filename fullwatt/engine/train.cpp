@@ -4,6 +4,9 @@
 #include <cmath>
 #include <filesystem>
 
+#include <ATen/TensorIndexing.h>
+#include <ATen/ops/tensor.h>
+
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/accelerator.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
@@ -25,7 +28,7 @@ class Training {
       : config_(config), options_(options), listener_(listener) {}
 
   base::Result<Trained> run() {
-    for (const auto step : {&Training::make_network, &Training::open_data, &Training::go_on}) {
+    for (const auto step : {&Training::make_network, &Training::open_data, &Training::go_on, &Training::agree}) {
       if (const auto done = (this->*step)(); !done) return std::unexpected(done.error());
     }
     tell_start();
@@ -41,8 +44,8 @@ class Training {
     if (!options_.initial.empty()) {
       if (const auto loaded = load_tensors(options_.initial, weights_of(task_->network())); !loaded) return loaded;
     }
-    auto accelerator =
-        Accelerator::make(task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, config_);
+    auto accelerator = Accelerator::make(
+        task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, config_, options_.place);
     if (!accelerator) return std::unexpected(accelerator.error());
     accelerator_ = *std::move(accelerator);
     return {};
@@ -60,19 +63,27 @@ class Training {
   /// Files are found by their fields' names where the configuration says nothing.
   base::Result<std::unique_ptr<DataSet>> open_arrays() const {
     auto patterns = config_.data.fields;
+    for (const auto& [name, pattern] : patterns) {
+      if (const auto known = check_name(name); !known) return std::unexpected(known.error());
+    }
     for (const auto& field : task_->fields()) patterns.try_emplace(field, "*" + field + ".npy");
     return open_npy_folder(config_.data.folder, patterns);
+  }
+
+  base::Result<void> check_name(const std::string& name) const {
+    const auto needed = task_->fields();
+    if (std::ranges::find(needed, name) != needed.end()) return {};
+    return base::fail(Error::Kind::bad_input,
+                      "the model " + config_.model.name + " has no field '" + base::printable(name, 60) + "'",
+                      "Its fields are: " + base::join(needed, ", "));
   }
 
   base::Result<void> check_data() const {
     const auto needed = task_->fields();
     std::vector<std::string> given;
-    for (const auto& field : data_->fields()) given.push_back(field.name);
-    for (const auto& name : given) {
-      if (std::ranges::find(needed, name) == needed.end())
-        return base::fail(Error::Kind::bad_input,
-                          "the model " + config_.model.name + " has no field '" + base::printable(name, 60) + "'",
-                          "Its fields are: " + base::join(needed, ", "));
+    for (const auto& field : data_->fields()) {
+      if (const auto known = check_name(field.name); !known) return known;
+      given.push_back(field.name);
     }
     for (const auto& name : needed) {
       if (std::ranges::find(given, name) == given.end())
@@ -86,7 +97,7 @@ class Training {
                               ", which torch cannot compute with",
                           "Save it as int32 or int64.");
     }
-    if (data_->samples() < config_.train.batch_size)
+    if (batches_per_epoch() == 0)
       return base::fail(Error::Kind::bad_input,
                         "there are " + std::to_string(data_->samples()) +
                             " samples, fewer than train.batch_size: " + std::to_string(config_.train.batch_size),
@@ -96,6 +107,7 @@ class Training {
 
   /// From the newest checkpoint that can be read.
   base::Result<void> go_on() {
+    if (!is_first()) return {};
     std::error_code failure;
     fs::create_directories(config_.output.folder, failure);
     if (failure)
@@ -116,7 +128,30 @@ class Training {
     return {};
   }
 
+  bool is_first() const { return options_.place.rank == 0; }
+
+  /// All processes begin where the first one is, and draw random numbers of their own.
+  base::Result<void> agree() {
+    auto* const group = accelerator_->group();
+    if (group == nullptr) return {};
+    std::vector<at::Tensor> tensors;
+    for (const auto& [name, tensor] : accelerator_->step().state()) tensors.push_back(tensor);
+    const auto where =
+        at::tensor({static_cast<std::int64_t>(position_.epoch), static_cast<std::int64_t>(position_.batch),
+                    static_cast<std::int64_t>(position_.step)});
+    tensors.push_back(where);
+    if (const auto sent = group->broadcast(tensors); !sent) return sent;
+    const auto number = [&](std::int64_t i) { return static_cast<std::uint64_t>(where[i].item<std::int64_t>()); };
+    position_ = {number(0), number(1), number(2)};
+    constexpr std::uint64_t kFarApart = 1'000'003;
+    if (!is_first())
+      at::manual_seed(static_cast<std::uint64_t>(config_.train.seed) + position_.step +
+                      kFarApart * static_cast<std::uint64_t>(options_.place.rank));
+    return {};
+  }
+
   void tell_start() {
+    if (!is_first()) return;
     std::int64_t parameters = 0;
     for (const auto& parameter : accelerator_->step().optimizer().parameters()) parameters += parameter.numel();
     listener_.started({.device = accelerator_->device().str(),
@@ -124,14 +159,15 @@ class Training {
                        .parameters = parameters,
                        .samples = data_->samples(),
                        .steps_per_epoch = steps_per_epoch(),
-                       .effective_batch = config_.train.batch_size * config_.train.accumulation,
+                       .effective_batch = config_.train.batch_size * config_.train.accumulation * options_.place.size,
+                       .processes = options_.place.size,
                        .first_step = position_.step,
                        .resumed = resumed_,
                        .otherwise = accelerator_->otherwise(*data_)});
   }
 
   std::uint64_t batches_per_epoch() const {
-    return static_cast<std::uint64_t>(data_->samples() / config_.train.batch_size);
+    return static_cast<std::uint64_t>(data_->samples() / (config_.train.batch_size * options_.place.size));
   }
   std::uint64_t steps_per_epoch() const {
     const auto each = static_cast<std::uint64_t>(config_.train.accumulation);
@@ -143,21 +179,33 @@ class Training {
     last_told_ = begun;
     const auto first_step = position_.step;
     if (const auto opened = open_batches(); !opened) return std::unexpected(opened.error());
-    while (!is_stopped()) {
+    for (bool is_going = !wants_stop() || options_.place.size > 1; is_going;) {
       const auto more = step();
       if (!more) return std::unexpected(more.error());
       if (!*more) break;
+      const auto stopped = is_stopped();
+      if (!stopped) return std::unexpected(stopped.error());
+      is_going = !*stopped;
     }
     if (const auto told = tell_progress(); !told) return std::unexpected(told.error());
     if (saved_step_ != position_.step) {
       if (const auto saved = save(); !saved) return std::unexpected(saved.error());
+    }
+    if (auto* const group = accelerator_->group()) {
+      if (const auto met = group->barrier(); !met) return std::unexpected(met.error());
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
     return Trained{position_.step - first_step, position_.epoch >= static_cast<std::uint64_t>(config_.train.epochs),
                    seconds};
   }
 
-  bool is_stopped() const { return options_.stop != nullptr && options_.stop->load(); }
+  bool wants_stop() const { return options_.stop != nullptr && options_.stop->load(); }
+
+  /// All processes after the same step, when one of them is to stop.
+  base::Result<bool> is_stopped() {
+    auto* const sum = accelerator_->step().sum();
+    return sum != nullptr ? sum->is_stop_wanted() : wants_stop();
+  }
 
   base::Result<void> open_batches() {
     batches_.reset();
@@ -178,6 +226,7 @@ class Training {
         std::min(static_cast<std::uint64_t>(config_.train.accumulation), batches_per_epoch() - position_.batch);
     rate_ = rate_at(config_.optimizer, position_.step, steps_in_all());
     accelerator_->step().optimizer().set_rate(rate_);
+    if (auto* const sum = accelerator_->step().sum()) sum->want_stop(wants_stop());
     for (;;) {
       try {
         const auto made = accelerator_->make_step(*batches_, parts);
@@ -212,7 +261,7 @@ class Training {
   base::Result<bool> advance(std::uint64_t parts) {
     ++position_.step;
     position_.batch += parts;
-    samples_ += static_cast<std::int64_t>(parts) * config_.train.batch_size;
+    samples_ += static_cast<std::int64_t>(parts) * config_.train.batch_size * options_.place.size;
     const bool is_end = position_.batch >= batches_per_epoch();
     if (is_end || position_.step % static_cast<std::uint64_t>(config_.train.log_every) == 0) {
       if (const auto told = tell_progress(); !told) return std::unexpected(told.error());
@@ -228,6 +277,11 @@ class Training {
 
   base::Result<void> tell_progress() {
     if (samples_ == 0) return {};
+    if (auto* const group = accelerator_->group()) {
+      for (const auto& sum : accelerator_->step().loss_sums()) {
+        if (const auto added = group->all_reduce(sum); !added) return added;
+      }
+    }
     const auto loss = accelerator_->step().take_mean_loss();
     if (!loss) return {};
     if (!std::isfinite(*loss))
@@ -237,8 +291,9 @@ class Training {
                           : "A smaller optimizer.lr, or train.clip, may help.");
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_told_).count();
-    listener_.progressed(
-        {position_.epoch, position_.step, *loss, seconds > 0 ? static_cast<double>(samples_) / seconds : 0, rate_});
+    if (is_first())
+      listener_.progressed(
+          {position_.epoch, position_.step, *loss, seconds > 0 ? static_cast<double>(samples_) / seconds : 0, rate_});
     last_told_ = now;
     samples_ = 0;
     return {};
@@ -246,6 +301,13 @@ class Training {
 
   base::Result<void> save() {
     constexpr std::size_t kKept = 3;
+    if (auto* const group = accelerator_->group()) {
+      if (const auto met = group->barrier(); !met) return met;
+    }
+    if (!is_first()) {
+      saved_step_ = position_.step;
+      return {};
+    }
     const auto path = checkpoint_path(config_.output.folder, position_.step);
     if (const auto saved = save_checkpoint(path, accelerator_->step().state(), accelerator_->device(), position_);
         !saved)

@@ -6,6 +6,7 @@
 
 #include "fullwatt/engine/config.hpp"
 #include "fullwatt/engine/otherwise.hpp"
+#include "fullwatt/engine/place.hpp"
 
 /// Trains as a configuration says. This header knows nothing of torch.
 namespace fullwatt::engine {
@@ -13,6 +14,7 @@ namespace fullwatt::engine {
 struct TrainOptions {
   std::string initial;                      ///< a file with the first weights; empty: by the seed
   bool anew = false;                        ///< do not go on from a checkpoint that is there
+  Place place;                              ///< among processes that train together
   const std::atomic<bool>* stop = nullptr;  ///< once true: the step is ended, a checkpoint written
 };
 
@@ -33,6 +35,7 @@ struct Start {
   std::int64_t samples = 0;
   std::uint64_t steps_per_epoch = 0;
   std::int64_t effective_batch = 0;
+  int processes = 1;
   std::uint64_t first_step = 0;
   std::string resumed;  ///< the checkpoint that it goes on from; empty: from the beginning
   std::vector<Otherwise> otherwise;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -39,8 +40,9 @@ int run(const Config& config, const TrainOptions& options) {
     fmt::print(stderr, "\n");
     return report(trained.error(), kFailed);
   }
-  fmt::print(stderr, "\n{} steps in {:.1f} s{}\n", trained->steps, trained->seconds,
-             trained->is_complete ? "" : "; stopped, the same command goes on");
+  if (options.place.rank == 0)
+    fmt::print(stderr, "\n{} steps in {:.1f} s{}\n", trained->steps, trained->seconds,
+               trained->is_complete ? "" : "; stopped, the same command goes on");
   return trained->is_complete ? 0 : kInterrupted;
 }
 
@@ -81,6 +83,9 @@ int train_main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
+  auto place = place_here([](const char* name) { return std::getenv(name); });
+  if (!place) return report(place.error(), kUsage);
+  options.place = *place;
   const auto config = read_config(path, overrides);
   if (!config) return report(config.error(), kUsage);
   options.stop = &stop;

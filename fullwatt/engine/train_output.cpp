@@ -69,8 +69,9 @@ void TrainOutput::start(const Start& start) {
     }
   }
   tell_settings(start);
-  say(fmt::format("{} parameters, {} samples, {} steps an epoch of {} samples, on {} in {}", start.parameters,
-                  start.samples, start.steps_per_epoch, start.effective_batch, start.device, start.precision));
+  say(fmt::format("{} parameters, {} samples, {} steps an epoch of {} samples, on {} in {}{}", start.parameters,
+                  start.samples, start.steps_per_epoch, start.effective_batch, start.device, start.precision,
+                  start.processes > 1 ? fmt::format(", {} processes", start.processes) : ""));
   if (!start.resumed.empty()) say(fmt::format("goes on from {} (--anew begins again)", start.resumed));
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -104,6 +105,26 @@ RC_GTEST_PROP(LoaderTest, ATrainingThatGoesOnSeesWhatWouldHaveCome, ()) {
   options.threads = *rc::gen::inRange(1, 5);
   const auto rest = read_all(data, options);
   RC_ASSERT(rest == std::vector<Seen>(whole.begin() + static_cast<std::ptrdiff_t>(from), whole.end()));
+}
+
+RC_GTEST_PROP(LoaderTest, ProcessesThatShareTheSamplesSeeWhatOneWouldHave, ()) {
+  const Numbers data(*rc::gen::inRange(1, 60), 2);
+  auto options = any_options();
+  options.drop_last = true;
+  options.parts = *rc::gen::inRange(1, 5);
+  std::vector<std::vector<Seen>> seen;
+  for (options.part = 0; options.part < options.parts; ++options.part) seen.push_back(read_all(data, options));
+  options.batch *= std::exchange(options.parts, 1);
+  options.part = 0;
+  const auto alone = read_all(data, options);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    Seen together{alone[i].epoch, alone[i].number, {}};
+    for (const auto& share : seen) {
+      RC_ASSERT(share.size() == alone.size());
+      together.samples.insert(together.samples.end(), share[i].samples.begin(), share[i].samples.end());
+    }
+    RC_ASSERT(together == alone[i]);
+  }
 }
 
 TEST(LoaderTest, TheOrderIsTheSameOnEveryMachine) {

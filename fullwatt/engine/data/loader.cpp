@@ -46,6 +46,7 @@ Loader::Loader(const DataSet& data, const LoaderOptions& options, HostMemory mem
       issue_epoch_(options.first_epoch),
       issue_batch_(options.first_batch) {
   options_.batch = std::max<std::int64_t>(1, options_.batch);
+  options_.parts = std::max(1, options_.parts);
   for (auto& slot : slots_) {
     for (const auto& field : data_.fields())
       slot.fields.push_back(memory_.allocate(field.sample_bytes() * static_cast<std::size_t>(options_.batch)));
@@ -68,8 +69,8 @@ Loader::~Loader() {
 
 std::uint64_t Loader::batches_per_epoch() const {
   const auto samples = static_cast<std::uint64_t>(data_.samples());
-  const auto batch = static_cast<std::uint64_t>(options_.batch);
-  return options_.drop_last ? samples / batch : (samples + batch - 1) / batch;
+  const auto of_all = static_cast<std::uint64_t>(options_.batch) * static_cast<std::uint64_t>(options_.parts);
+  return options_.drop_last ? samples / of_all : (samples + of_all - 1) / of_all;
 }
 
 base::Result<std::optional<Loader::Batch>> Loader::next() {
@@ -108,7 +109,10 @@ bool Loader::issue(std::size_t index) {
     sequence_epoch_ = issue_epoch_;
   }
   const auto batch = static_cast<std::size_t>(options_.batch);
-  const auto begin = static_cast<std::size_t>(issue_batch_) * batch;
+  const auto begin =
+      std::min(sequence_.size(), (static_cast<std::size_t>(issue_batch_) * static_cast<std::size_t>(options_.parts) +
+                                  static_cast<std::size_t>(options_.part)) *
+                                     batch);
   const auto end = std::min(begin + batch, sequence_.size());
   slot.indices.assign(sequence_.begin() + static_cast<std::ptrdiff_t>(begin),
                       sequence_.begin() + static_cast<std::ptrdiff_t>(end));

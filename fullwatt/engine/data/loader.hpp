@@ -27,7 +27,9 @@ struct LoaderOptions {
   int ahead = 3;  ///< batches that are in memory at once
   bool shuffled = true;
   std::uint64_t seed = 0;
-  bool drop_last = true;          ///< an epoch's end that makes no whole batch
+  int part = 0;  ///< of the processes that share the samples: each takes one batch of so many
+  int parts = 1;
+  bool drop_last = true;          ///< an epoch's end that makes no whole batch for every process
   std::uint64_t first_epoch = 0;  ///< where a training goes on that was interrupted
   std::uint64_t first_batch = 0;
   std::uint64_t epochs = 1;  ///< counted from 0, not from the first one

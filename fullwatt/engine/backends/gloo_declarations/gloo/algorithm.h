@@ -1,0 +1,3 @@
+#pragma once
+
+// See context.h; nothing of this one is needed.
