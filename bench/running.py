@@ -98,9 +98,11 @@ def outside_windows(own, windows):
         return own
     per_step = own["samples_per_second"] * own["seconds"] / max(1, own["step_ms"]["count"])
     end_ns = ends[-1 - own["step_ms"]["count"]] + round(1e9 * own["seconds"])
-    mean = mean_between(ends, end_ns, windows) or statistics.fmean(lengths)
-    return {**own, "samples_per_second": 1e3 * per_step / mean,
-            "step_ms": {"median": statistics.median(lengths), "mean": mean, "p05": lengths[len(lengths) // 20], "p95": lengths[-1 - len(lengths) // 20], "count": len(lengths)}}
+    figures = {"median": statistics.median(lengths), "p05": lengths[len(lengths) // 20], "p95": lengths[-1 - len(lengths) // 20], "count": len(lengths)}
+    mean = mean_between(ends, end_ns, windows)
+    if mean is None:  # nobody can tell: a program may be many steps ahead of the GPU
+        return {**own, "samples_per_second": None, "step_ms": figures}
+    return {**own, "samples_per_second": 1e3 * per_step / mean, "step_ms": {**figures, "mean": mean}}
 
 
 def mean_between(ends, end_ns, windows):

@@ -23,7 +23,7 @@ def records(data, start):
 
 
 def windows(folder):
-    """(mode, start, end) of the trainer's windows, in ns of time.perf_counter_ns."""
+    """(mode, start, end) of the trainer's windows, in ns of time.perf_counter_ns. They start when the GPU had done all that was before them."""
     found = []
     for path in sorted(folder.glob("spool-*.fw")):
         data = path.read_bytes()
@@ -32,5 +32,5 @@ def windows(folder):
             continue
         for record in records(data, HEADER_BYTES + trends * TREND_BYTES + steps * STEP_BYTES):
             if record[0] == WINDOW:
-                found.append((MODES.get(record[1], "other"), record[4], record[4] + record[5]))
+                found.append((MODES.get(record[1], "other"), record[4] - 1000 * record[9], record[4] + record[5]))
     return sorted(found, key=lambda window: window[1])

@@ -80,10 +80,9 @@ struct GpuActivity {
 struct ApiCall {
   std::uint64_t start_ns = 0;
   std::uint64_t end_ns = 0;
-  std::uint32_t name = 0;  ///< index in TrainingProcess::texts, such as cudaLaunchKernel
+  std::uint32_t name = 0;  ///< index in TrainingProcess::texts, such as cuLaunchKernel
   std::uint64_t correlation = 0;
   std::uint64_t thread = 0;
-  bool driver = false;
 };
 
 /// A phase inside a window, with its place in the user's code.

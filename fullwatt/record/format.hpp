@@ -79,13 +79,14 @@ enum class Kind : std::uint8_t {
   text = 1,    ///< id: the text's id from 1; a: its length; the bytes follow in the next slots
   phase = 2,   ///< id: text of the call's site "file:line:function"; flags: Phase; thread; only inside windows
   sample = 3,  ///< id: text of the stack, innermost frame first, "file:line:function" separated by '\n'; start_ns: when
-  window = 4,  ///< flags: Window; start_ns, duration_ns; a: steps in it; b: records lost; written when it closes
+  window = 4,  ///< flags: Window; start_ns, duration_ns; a: steps in it; b: records lost; c: 1 with records of the
+               ///< GPU; d: microseconds that opening it took; written when it closes
   kernel =
       5,     ///< id: text of the name; a: correlation; b: stream; c: grid blocks; d: threads of a block; thread: device
   copy = 6,  ///< a: correlation; b: bytes; c: stream; d: copy kind | source kind << 8 | destination kind << 16; thread:
              ///< device
   fill = 7,  ///< a memset; a: correlation; b: bytes; c: stream; thread: device
-  call = 8,  ///< a CUDA API call; id: text of its name; a: correlation; b: operating system thread; flags: 1 driver API
+  call = 8,  ///< a CUDA API call; id: text of its name; a: correlation; b: operating system thread
   wait = 9,  ///< a synchronisation; flags: CUPTI's type; a: correlation; b: stream
   overhead = 10,  ///< CUPTI's own cost; flags: its kind
   memory = 11,  ///< PyTorch's allocator; a: allocated bytes; b: reserved bytes; c: retries; d: cudaMalloc calls so far;

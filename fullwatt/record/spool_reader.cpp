@@ -185,7 +185,7 @@ class Sorter {
         take_activity(record);
         break;
       case Kind::call:
-        process_.calls.push_back({record.start_ns, end, record.id, record.a, record.b, record.flags == 1});
+        process_.calls.push_back({record.start_ns, end, record.id, record.a, record.b});
         break;
       case Kind::memory:
         process_.memory.push_back(

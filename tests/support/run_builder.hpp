@@ -197,8 +197,7 @@ class RunBuilder {
                               .end_ns = at_ns(host_ms_),
                               .name = text(name),
                               .correlation = correlation_,
-                              .thread = in_backward() ? 4999ULL : 4711ULL,
-                              .driver = false});
+                              .thread = in_backward() ? 4999ULL : 4711ULL});
     static_cast<void>(operation);
   }
   bool in_backward() const { return !open_.empty() && open_.back().phase == model::Phase::backward; }

@@ -38,7 +38,7 @@ Run sample_run() {
   process.windows = {{model::RecordedWindow::Mode::causes, kStart + 20 * kMs, kStart + 40 * kMs, 2, 0}};
   process.phases = {{model::Phase::data, kStart + 21 * kMs, kStart + 25 * kMs, 3}};
   process.samples = {{kStart + 21 * kMs, 0}, {kStart + 22 * kMs, 0}, {kStart + 23 * kMs, 0}, {kStart + 38 * kMs, 0}};
-  process.calls = {{kStart + 26 * kMs, kStart + 26 * kMs + 5250, 1, 77, 4242, false}};
+  process.calls = {{kStart + 26 * kMs, kStart + 26 * kMs + 5250, 1, 77, 4242}};
   model::GpuActivity kernel;
   kernel.start_ns = kStart + 27 * kMs;
   kernel.end_ns = kStart + 28 * kMs;

@@ -29,7 +29,7 @@ Kind kind_of(Activity::Kind kind) {
   return Kind::empty;
 }
 
-/// CUPTI names calls with the version they came with: cudaLaunchKernel_v7000.
+/// CUPTI names calls with the version they came with: cuMemcpyHtoDAsync_v2.
 std::string_view without_version(std::string_view name) {
   for (const std::string_view mark : {"_ptsz", "_ptds", "_v"}) {
     const auto at = name.rfind(mark);
@@ -66,7 +66,6 @@ void write(const Activity& activity) {
     case Activity::Kind::call:
       record.id = sink_spool->text(without_version(activity.name));
       record.b = activity.thread;
-      record.flags = activity.driver ? 1 : 0;
       record.thread = 0;
       break;
   }
@@ -82,6 +81,7 @@ base::Result<void> Capture::open(Window mode) {
   if (is_open()) return {};
   left_at_open_ = spool_.records_left();
   steps_ = 0;
+  drained_ns_ = now_ns();
   const auto started = start_cupti(mode);
   recording_ = started.has_value();
   // A training on the CPU has no kernels to miss.
@@ -99,6 +99,8 @@ base::Result<void> Capture::start_cupti(Window mode) {
   if (!vendor::cupti::cuda_in_use())
     return base::fail(base::Error::Kind::unavailable, "CUDA is not in use in this process");
   sink_spool = &spool_;
+  vendor::cupti::drain();
+  drained_ns_ = now_ns();
   return vendor::cupti::start(mode == Window::causes, write);
 }
 
@@ -115,6 +117,7 @@ void Capture::close() {
   if (recording_) vendor::cupti::stop();
   record.b = recording_ ? vendor::cupti::dropped() : 0;
   record.c = recording_ ? 1 : 0;
+  record.d = static_cast<std::uint32_t>((opened_ns_ - drained_ns_) / 1000);
   recording_ = false;
   spool_.append(record);
   spool_.header().windows.fetch_add(1);

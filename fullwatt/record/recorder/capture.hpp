@@ -42,6 +42,7 @@ class Capture {
   bool ceiling_ = false;
   std::string yielded_to_;
   std::string last_complaint_;
+  std::uint64_t drained_ns_ = 0;  ///< when the GPU had done what was before the window
   std::uint64_t opened_ns_ = 0;
   std::uint64_t steps_ = 0;
   std::uint64_t left_at_open_ = 0;

@@ -21,20 +21,21 @@ constexpr std::uint32_t kKindFill = 2;
 constexpr std::uint32_t kKindConcurrentKernel = 10;
 
 constexpr std::uint32_t kDomainDriver = 1;
-constexpr std::uint32_t kDomainRuntime = 2;
 constexpr std::uint32_t kFlushForced = 1;
 constexpr std::uint32_t kSiteEnter = 0;
 constexpr std::uint32_t kSiteExit = 1;
 constexpr std::size_t kAlignment = 8;
 
-/// The calls that are recorded, by CUPTI's numbers (cupti_runtime_cbid.h, cupti_driver_cbid.h): those that launch,
-/// copy, fill, wait, allocate or load. PyTorch calls cudaGetDevice ten times for each of them.
-constexpr std::uint32_t kRuntimeCalls[] = {20,  22,  25,  26,  27,  31,  32,  39,  40,  41,  44,  47,  48,
-                                           49,  51,  126, 131, 137, 145, 147, 152, 161, 165, 206, 211, 214,
-                                           215, 225, 233, 235, 239, 252, 269, 270, 284, 310, 311, 312, 373,
-                                           374, 375, 376, 418, 430, 431, 436, 437, 443, 482, 483, 509, 510};
-constexpr std::uint32_t kDriverCalls[] = {17,  18,  19,  20,  21,  121, 126, 276, 277, 278, 279,
-                                          307, 365, 442, 514, 515, 549, 652, 653, 678, 679};
+/// The calls that are recorded, by CUPTI's numbers (cupti_driver_cbid.h): those that launch, copy, fill, wait, allocate
+/// or load. All of them are the driver's, which the runtime calls in turn: listening to the runtime, too, would cost
+/// every one of its calls, and PyTorch calls cudaGetDevice ten times for each of these.
+constexpr std::uint32_t kCalls[] = {
+    17,  18,  19,  20,  21,  38,  39,  121, 126, 216, 218, 220, 222, 224, 226, 243, 244, 245, 249, 250, 251, 252,
+    253, 254, 271, 276, 277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 289, 290, 291, 292, 293, 294,
+    301, 302, 305, 306, 307, 318, 319, 320, 321, 365, 371, 379, 397, 398, 399, 400, 401, 402, 403, 404, 405, 406,
+    407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 418, 419, 420, 421, 422, 423, 424, 425, 426, 427, 428, 429,
+    430, 431, 432, 433, 440, 442, 467, 468, 477, 478, 480, 513, 514, 515, 527, 528, 549, 550, 551, 552, 553, 578,
+    598, 599, 600, 601, 611, 612, 643, 652, 653, 656, 657, 678, 679, 716, 717, 776, 777, 778, 779};
 
 struct KernelHead {
   std::uint32_t kind;

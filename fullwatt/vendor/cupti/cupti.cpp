@@ -56,7 +56,6 @@ std::uint64_t monotonic_ns() {
 struct Call {
   std::uint64_t start_ns;
   std::uint64_t end_ns;
-  std::uint32_t domain;
   std::uint32_t id;
   std::uint32_t correlation;
   std::uint32_t thread;
@@ -71,13 +70,12 @@ class Calls {
     count_ = 0;
     window_.fetch_add(1);
   }
-  void at(std::uint32_t domain, std::uint32_t id, const abi::CallbackHead& head) {
+  void at(std::uint32_t id, const abi::CallbackHead& head) {
     thread_local Open open;
     if (head.site == abi::kSiteEnter) {
-      // A call that a call makes, as the runtime calls the driver, is a part of it.
-      if (open.window != window_) open = {window_, {monotonic_ns(), 0, domain, id, head.correlation, thread()}};
-    } else if (open.window == window_ && open.call.domain == domain && open.call.id == id &&
-               open.call.correlation == head.correlation) {
+      // A call that a call makes is a part of it.
+      if (open.window != window_) open = {window_, {monotonic_ns(), 0, id, head.correlation, thread()}};
+    } else if (open.window == window_ && open.call.id == id && open.call.correlation == head.correlation) {
       open.window = 0;
       open.call.end_ns = monotonic_ns();
       const auto place = count_.fetch_add(1, std::memory_order_relaxed);
@@ -237,9 +235,9 @@ Activity call(const Functions& f, const Call& seen) {
   activity.end_ns = seen.end_ns;
   activity.correlation = seen.correlation;
   activity.thread = seen.thread;
-  activity.driver = seen.domain == abi::kDomainDriver;
   const char* name = nullptr;
-  if (f.callback_name != nullptr && f.callback_name(seen.domain, seen.id, &name) == abi::kSuccess && name != nullptr)
+  if (f.callback_name != nullptr && f.callback_name(abi::kDomainDriver, seen.id, &name) == abi::kSuccess &&
+      name != nullptr)
     activity.name = name;
   return activity;
 }
@@ -275,20 +273,11 @@ void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
   std::free(buffer);
 }
 
-/// Waits until the GPU has done all it was given, so that a window holds whole steps: neither the tail of the one
-/// before nor half of its own last one. CUPTI itself waits like this when it leaves.
-void drain() {
-  using Synchronize = int();
-  void* driver = loaded("libcuda.so.1");
-  auto* synchronize = driver != nullptr ? reinterpret_cast<Synchronize*>(::dlsym(driver, "cuCtxSynchronize")) : nullptr;
-  if (synchronize != nullptr) synchronize();
-}
-
 /// Notes calls. And CUPTI may be taken out only at the exit of one (kineto#686: elsewhere it races and crashes).
-void at_api_call(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
+void at_api_call(void*, std::uint32_t, std::uint32_t id, const void* data) {
   const auto& head = *static_cast<const abi::CallbackHead*>(data);
   if (!finalize_now) {
-    seat().calls.at(domain, id, head);
+    seat().calls.at(id, head);
   } else if (head.site == abi::kSiteExit) {
     finalize_now = false;
     seat().functions.finalize();
@@ -314,11 +303,7 @@ void leave(Seat& own) {
 
 /// Callbacks of the calls that matter, on or off. Numbers that a version does not know are passed over.
 void listen(const Seat& own, bool yes) {
-  const auto set = [&](std::uint32_t domain, std::span<const std::uint32_t> ids) {
-    for (const auto id : ids) own.functions.enable_callback(yes ? 1 : 0, own.subscriber, domain, id);
-  };
-  set(abi::kDomainRuntime, abi::kRuntimeCalls);
-  set(abi::kDomainDriver, abi::kDriverCalls);
+  for (const auto id : abi::kCalls) own.functions.enable_callback(yes ? 1 : 0, own.subscriber, abi::kDomainDriver, id);
 }
 
 base::Result<void> enable_kinds(const Functions& f) {
@@ -359,6 +344,13 @@ bool cuda_in_use() {
   return false;
 }
 
+void drain() {
+  using Synchronize = int();
+  void* driver = loaded("libcuda.so.1");
+  auto* synchronize = driver != nullptr ? reinterpret_cast<Synchronize*>(::dlsym(driver, "cuCtxSynchronize")) : nullptr;
+  if (synchronize != nullptr) synchronize();
+}
+
 base::Result<void> start(bool calls, Sink sink) {
   auto& own = seat();
   const std::lock_guard lock(own.mutex);
@@ -377,7 +369,6 @@ base::Result<void> start(bool calls, Sink sink) {
   own.dropped = 0;
   f.timestamp(monotonic_ns);
   f.register_callbacks(buffer_requested, buffer_completed);
-  drain();
   if (auto enabled = enable_kinds(f); !enabled) {
     leave(own);
     own.subscriber = nullptr;

@@ -21,7 +21,6 @@ struct Activity {
   std::uint32_t thread = 0;  ///< the operating system's, calls only
   std::uint64_t bytes = 0;
   const char* name = "";  ///< of a kernel or a call
-  bool driver = false;    ///< a call of the driver API
   std::uint8_t copy_kind = 0;
   std::uint8_t source_kind = 0;
   std::uint8_t destination_kind = 0;
@@ -35,6 +34,9 @@ using Sink = void (*)(const Activity&);
 /// Whether CUDA is in use in this process: initialised, with a context. Initialises nothing itself.
 bool cuda_in_use();
 
+/// Waits until the GPU has done all it was given. Before a start and, by itself, at a stop: so that a window holds
+/// whole steps, neither the tail of the one before nor half of its own last one.
+void drain();
 /// Starts recording kernels, copies and fills; with `calls` the API calls too. Fails with the reason when CUPTI is
 /// absent, too old, or held by someone else.
 base::Result<void> start(bool calls, Sink sink);

@@ -57,6 +57,7 @@ struct State {
 };
 State state;
 
+constexpr std::uint32_t kDomainRuntime = 2;
 constexpr std::uint32_t kGetDevice = 17;
 constexpr std::uint32_t kLaunch = 211;
 constexpr std::uint32_t kDriverLaunch = 307;
@@ -74,12 +75,12 @@ void call_back_if_wanted(std::uint32_t site, std::uint32_t domain, std::uint32_t
 
 /// The runtime's launch, which calls the driver's, and a call that nobody asked for.
 void launch() {
-  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kGetDevice);
-  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kGetDevice);
-  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kLaunch);
+  call_back_if_wanted(abi::kSiteEnter, kDomainRuntime, kGetDevice);
+  call_back_if_wanted(abi::kSiteExit, kDomainRuntime, kGetDevice);
+  call_back_if_wanted(abi::kSiteEnter, kDomainRuntime, kLaunch);
   call_back_if_wanted(abi::kSiteEnter, abi::kDomainDriver, kDriverLaunch);
   call_back_if_wanted(abi::kSiteExit, abi::kDomainDriver, kDriverLaunch);
-  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kLaunch);
+  call_back_if_wanted(abi::kSiteExit, kDomainRuntime, kLaunch);
 }
 
 void api_call_ends() {
@@ -197,7 +198,7 @@ abi::Result cuptiGetResultString(abi::Result code, const char** text) {
 }
 abi::Result cuptiGetCallbackName(std::uint32_t, std::uint32_t id, const char** name) {
   if (id > 600) return 1;
-  *name = "cudaLaunchKernel_v7000";
+  *name = "cuLaunchKernel_ptsz";
   return abi::kSuccess;
 }
 abi::Result cuptiFinalize() {
