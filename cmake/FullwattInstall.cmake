@@ -5,7 +5,8 @@ install(TARGETS fullwatt_api fullwatt_base fullwatt_batch_size fullwatt_model fu
   EXPORT fullwattTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT fullwattTargets NAMESPACE fullwatt:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fullwatt)
-install(FILES ${PROJECT_SOURCE_DIR}/fullwatt/api/gpu_diagnostic_tool.hpp ${PROJECT_SOURCE_DIR}/fullwatt/api/gpu_optimizer.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullwatt/api)
+install(FILES ${PROJECT_SOURCE_DIR}/fullwatt/api/device_decision.hpp ${PROJECT_SOURCE_DIR}/fullwatt/api/gpu_diagnostic_tool.hpp ${PROJECT_SOURCE_DIR}/fullwatt/api/gpu_optimizer.hpp
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullwatt/api)
 install(FILES ${PROJECT_SOURCE_DIR}/fullwatt/model/finding.hpp ${PROJECT_SOURCE_DIR}/fullwatt/model/selection.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullwatt/model)
 install(FILES ${PROJECT_SOURCE_DIR}/fullwatt/base/reading.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fullwatt/base)

@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/nn/modules/rnn.h>
 
 namespace fullwatt::engine {
 namespace {
@@ -17,19 +18,33 @@ int matched_workers(std::int64_t wanted, int processes) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / (2 * processes), 1, kMost);
 }
 
+template <class Recurrent>
+bool has_dropout(const torch::nn::Module& module) {
+  const auto* const recurrent = module.as<Recurrent>();
+  return recurrent != nullptr && recurrent->options.dropout() > 0;
+}
+
+bool has_recurrent_dropout(const torch::nn::Module& network) {
+  if (has_dropout<torch::nn::LSTMImpl>(network) || has_dropout<torch::nn::GRUImpl>(network) ||
+      has_dropout<torch::nn::RNNImpl>(network))
+    return true;
+  return std::ranges::any_of(network.children(), [](const auto& child) { return has_recurrent_dropout(*child); });
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& network, Step::Loss loss,
                                                              const Config& config, const Place& place) {
-  std::unique_ptr<Accelerator> made(new Accelerator(config, place));
+  std::unique_ptr<Accelerator> made(new Accelerator(network, config, place));
   if (const auto chosen = made->choose_device(); !chosen) return std::unexpected(chosen.error());
   made->set_switches();
   network.to(made->device_);
   auto precision = config.train.amp;
   if (precision == Precision::automatic) precision = made->device_.is_cuda() ? Precision::bf16 : Precision::fp32;
-  made->step_ =
-      std::make_unique<Step>(network, std::move(loss), config.optimizer,
-                             StepSettings{precision, config.train.clip, config.train.channels_last}, made->device_);
+  made->step_ = std::make_unique<Step>(
+      network, std::move(loss), config.optimizer,
+      StepSettings{precision, config.train.clip, config.train.channels_last, config.augment, config.data.normalisation},
+      made->device_);
   if (place.size > 1) {
     auto group = Group::join(place, made->device_, std::chrono::seconds(config.hardware.timeout_seconds));
     if (!group) return std::unexpected(group.error());
@@ -88,18 +103,34 @@ Delivery Accelerator::delivery() const {
 }
 
 base::Result<bool> Accelerator::make_step(Batches& batches, std::uint64_t parts) {
+  StepGraph* graph = nullptr;
   for (std::uint64_t part = 0; part < parts; ++part) {
     const auto batch = batches.next();
     if (!batch) return std::unexpected(batch.error());
     if (!*batch) return false;
-    if (auto* const graph = graph_for(**batch)) {
-      graph->run(**batch);
-      return true;
+    if (const auto here = check_inputs(**batch); !here) return std::unexpected(here.error());
+    if (part == 0) graph = graph_for(**batch, parts);
+    if (graph != nullptr) {
+      graph->put(part, **batch);
+    } else {
+      step_->add(**batch, 1.0 / static_cast<double>(parts), part + 1 == parts);
     }
-    step_->add(**batch, 1.0 / static_cast<double>(parts), part + 1 == parts);
+  }
+  if (graph != nullptr) {
+    graph->run();
+    return true;
   }
   if (const auto done = step_->apply(); !done) return std::unexpected(done.error());
   return true;
+}
+
+base::Result<void> Accelerator::check_inputs(const Fields& batch) const {
+  for (const auto& [name, tensor] : batch) {
+    if (tensor.device() != device_)
+      return base::fail(base::Error::Kind::bad_input, "the field " + name + " of a batch is on " +
+                                                          tensor.device().str() + ", the training on " + device_.str());
+  }
+  return {};
 }
 
 bool Accelerator::halve() {
@@ -109,17 +140,25 @@ bool Accelerator::halve() {
   return step_->halve(config_.train.batch_size);
 }
 
-bool Accelerator::may_have_graph() const {
-  return config_.train.compile_model && device_.is_cuda() && config_.train.accumulation == 1 && step_->pieces() == 1 &&
-         place_.size == 1;
+void Accelerator::begin_random_anew() {
+  if (!device_.is_cuda() || !has_recurrent_dropout(network_)) return;
+  auto generator = at::globalContext().defaultGenerator(device_);
+  generator.set_state(generator.get_state());
+  graph_.reset();  // the dropout of before is in it
 }
 
-/// Recorded with the first batch; nothing where that cannot be.
-StepGraph* Accelerator::graph_for(const Fields& batch) {
-  if (!may_have_graph()) return nullptr;
-  if (!graph_ && told_of_graph_.empty()) {
-    auto graph = StepGraph::record(*step_, batch);
+bool Accelerator::may_have_graph() const {
+  return config_.train.compile_model && device_.is_cuda() && parts_of_step() <= StepGraph::kMostParts &&
+         step_->pieces() == 1 && place_.size == 1;
+}
+
+/// Recorded with the first batch; nothing where that cannot be, and for a shorter step at the end of an epoch.
+StepGraph* Accelerator::graph_for(const Fields& batch, std::uint64_t parts) {
+  if (!may_have_graph() || parts != parts_of_step()) return nullptr;
+  if (!graph_ && may_record_) {
+    auto graph = StepGraph::record(*step_, batch, parts_of_step());
     told_of_graph_ = graph ? "each step is one CUDA graph" : "no CUDA graph of the step: " + graph.error().message;
+    may_record_ = graph.has_value();
     if (graph) graph_ = *std::move(graph);
   }
   return graph_.get();
@@ -145,8 +184,9 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   tell(train.compile_model && may_have_graph(), "train.compile_model", "a CUDA graph of each step",
        "LibTorch has no compiler");
   tell(train.compile_model && !may_have_graph(), "train.compile_model", "false",
-       on_gpu ? "LibTorch has no compiler, and steps of several batches or processes are no graph"
-              : "LibTorch has no compiler, and only a GPU has graphs");
+       !on_gpu           ? "LibTorch has no compiler, and only a GPU has graphs"
+       : place_.size > 1 ? "LibTorch has no compiler, and steps of several processes are no graph"
+                         : "LibTorch has no compiler, and a graph of so many batches would be too large");
   tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
   tell(config_.data.device_cache_gb > 0 && !is_cached(data, delivery()), "data.device_cache_gb", "0",
        "the samples are larger");

@@ -33,18 +33,27 @@ class Accelerator {
   /// After that error: false when a batch cannot be computed in smaller pieces. The same batches must come again.
   bool halve();
 
+  /// After a checkpoint: random numbers are drawn as by a training that goes on from it. Only cuDNN's dropout, whose
+  /// state no checkpoint holds, must be told.
+  void begin_random_anew();
+
   /// Settings that are not in force as they were given; `data` is what is trained on.
   std::vector<Otherwise> otherwise(const DataSet& data) const;
   /// Why there is no graph, or that there is one; empty until it was tried.
   const std::string& told_of_graph() const { return told_of_graph_; }
 
  private:
-  Accelerator(const Config& config, const Place& place) : config_(config), place_(place) {}
+  Accelerator(torch::nn::Module& network, const Config& config, const Place& place)
+      : network_(network), config_(config), place_(place) {}
   base::Result<void> choose_device();
   void set_switches() const;
+  base::Result<void> check_inputs(const Fields& batch) const;
   bool may_have_graph() const;
-  StepGraph* graph_for(const Fields& batch);
+  /// Batches of a whole step.
+  std::uint64_t parts_of_step() const { return static_cast<std::uint64_t>(config_.train.accumulation); }
+  StepGraph* graph_for(const Fields& batch, std::uint64_t parts);
 
+  torch::nn::Module& network_;
   Config config_;
   Place place_;
   at::Device device_ = at::kCPU;
@@ -52,6 +61,7 @@ class Accelerator {
   std::unique_ptr<Group> group_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<StepGraph> graph_;
+  bool may_record_ = true;
   std::string told_of_graph_;
 };
 

@@ -111,6 +111,13 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
   return found;
 }
 
+void remove_old_checkpoints(const std::string& folder) {
+  constexpr std::size_t kKept = 3;
+  const auto all = checkpoints_in(folder);
+  std::error_code ignored;
+  for (std::size_t i = kKept; i < all.size(); ++i) fs::remove(all[i], ignored);
+}
+
 std::string checkpoint_path(const std::string& folder, std::uint64_t step) {
   constexpr std::size_t kDigits = 12;
   auto number = std::to_string(step);

@@ -22,6 +22,8 @@ base::Result<void> load_tensors(const std::string& path, const Named& tensors);
 
 /// A folder's checkpoints, the newest first.
 std::vector<std::string> checkpoints_in(const std::string& folder);
+/// All but the three newest.
+void remove_old_checkpoints(const std::string& folder);
 std::string checkpoint_path(const std::string& folder, std::uint64_t step);
 
 }  // namespace fullwatt::engine

@@ -14,7 +14,9 @@ enum class Precision { fp32, bf16, fp16, automatic };
 std::string_view to_string(Precision precision);
 
 struct ModelConfig {
-  std::string name;  ///< of a model in models/
+  std::string name;                             ///< of a model in models/, or any where there is a library
+  std::string library;                          ///< a shared library with a model of the user's own
+  std::map<std::string, std::string> settings;  ///< for that one
   std::int64_t channels = 24;
   std::int64_t features = 12;
   std::int64_t hidden = 64;
@@ -28,14 +30,41 @@ struct ModelConfig {
   std::int64_t embedding = 768;
 };
 
+/// Of each channel of a picture; empty: pictures stay as they are.
+struct Normalisation {
+  std::vector<double> mean;
+  std::vector<double> deviation;
+};
+
 struct DataConfig {
   std::string folder;
   std::string format = "npy";  ///< or images: a folder of them for each class
   std::int64_t image_height = 224;
   std::int64_t image_width = 224;
   std::map<std::string, std::string> fields;  ///< of a sample, each with the files that hold it
+  Normalisation normalisation;
   bool shuffle = true;
   double device_cache_gb = 0;  ///< a data set that is not larger is kept on the device
+};
+
+/// Factors, of which one is drawn for each picture.
+struct Range {
+  double least = 1;
+  double most = 1;
+  bool changes() const { return least != 1 || most != 1; }
+};
+
+/// How pictures are changed at random while a model is trained.
+struct AugmentConfig {
+  double flip = 0;                     ///< the share that is seen from left to right
+  std::int64_t shift = 0;              ///< pixels at most, each way
+  std::string padding = "reflection";  ///< or zeros: what comes in from the edges
+  Range brightness;
+  Range contrast;
+  double noise = 0;  ///< its standard deviation
+
+  bool moves() const { return flip > 0 || shift > 0; }
+  bool colours() const { return brightness.changes() || contrast.changes() || noise > 0; }
 };
 
 struct TrainConfig {
@@ -51,6 +80,7 @@ struct TrainConfig {
   bool compile_model = true;  ///< the whole step as a graph: LibTorch has no compiler
   std::string compile_mode = "default";
   Precision amp = Precision::automatic;
+  bool activation_checkpointing = false;  ///< compute activations again in backward, which needs less memory
   bool channels_last = true;
   double clip = 0;  ///< of the gradients' norm; 0: none
 };
@@ -87,6 +117,7 @@ struct OutputConfig {
 struct Config {
   ModelConfig model;
   DataConfig data;
+  AugmentConfig augment;
   TrainConfig train;
   HardwareConfig hardware;
   OptimizerConfig optimizer;
@@ -95,9 +126,11 @@ struct Config {
 };
 
 /// Whatever is wrong is named with its line, the reason, and what was probably meant. `overrides` are such as
-/// "train.batch_size=128".
-base::Result<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides = {});
-base::Result<Config> read_config(const std::string& path, const std::vector<std::string>& overrides = {});
+/// "train.batch_size=128"; `starting` are the same, for what the text leaves open.
+base::Result<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides = {},
+                                  const std::vector<std::string>& starting = {});
+base::Result<Config> read_config(const std::string& path, const std::vector<std::string>& overrides = {},
+                                 const std::vector<std::string>& starting = {});
 
 /// Every setting as it is, in the order of the file: section.key and value.
 std::vector<std::pair<std::string, std::string>> settings_of(const Config& config);

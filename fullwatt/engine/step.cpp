@@ -59,7 +59,11 @@ Named weights_of(const torch::nn::Module& network) {
 
 Step::Step(torch::nn::Module& network, Loss loss, const OptimizerConfig& config, const StepSettings& settings,
            at::Device device)
-    : network_(network), loss_(std::move(loss)), settings_(settings), device_(device) {
+    : network_(network),
+      loss_(std::move(loss)),
+      settings_(settings),
+      device_(device),
+      augmentation_(settings.augment, settings.normalisation, device) {
   network_.train();
   if (settings_.channels_last) lay_channels_last(network_);
   optimizer_ = make_optimizer(network_.parameters(), config);
@@ -73,9 +77,12 @@ Fields Step::prepared(const Fields& batch) const {
   constexpr double kBrightest = 255;
   Fields ready;
   for (const auto& [name, given] : batch) {
-    auto tensor = given;
-    if (tensor.scalar_type() == at::kByte) tensor = tensor.to(at::kFloat).div_(kBrightest);
+    const bool is_picture = name == "images";
+    const bool is_bytes = given.scalar_type() == at::kByte;
+    auto tensor = is_picture ? augmentation_.moved(given) : given;
+    if (is_bytes) tensor = tensor.to(at::kFloat).div_(kBrightest);
     if (tensor.is_floating_point()) tensor = tensor.to(at::kFloat);
+    if (is_picture) tensor = augmentation_.coloured(tensor, is_bytes);
     if (settings_.channels_last && tensor.dim() == 4) tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
     ready.emplace(name, tensor);
   }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "fullwatt/engine/augment.hpp"
 #include "fullwatt/engine/gradient_sum.hpp"
 #include "fullwatt/engine/optimizer.hpp"
 #include "fullwatt/engine/scaler.hpp"
@@ -14,6 +15,8 @@ struct StepSettings {
   Precision precision = Precision::fp32;  ///< not automatic
   double clip = 0;                        ///< of the gradients' norm; 0: none
   bool channels_last = false;
+  AugmentConfig augment;
+  Normalisation normalisation;
 };
 
 /// One step of the training, for any network and loss: parts of a batch are added, then the optimiser moves.
@@ -30,7 +33,8 @@ class Step {
   GradientSum* sum() { return sum_.get(); }
 
   /// Adds the gradients of a part; `weight` is its share of the whole. Bytes become numbers from 0 to 1, other
-  /// fractions float32, here on the device. Throws c10::OutOfMemoryError; the step must then be begun again.
+  /// fractions float32, and the field `images` is augmented, here on the device. Throws c10::OutOfMemoryError; the step
+  /// must then be begun again.
   void add(const Fields& batch, double weight, bool is_last = true);
   /// Moves the weights and forgets the gradients. Fails where another process was lost.
   base::Result<void> apply();
@@ -63,6 +67,7 @@ class Step {
   Loss loss_;
   StepSettings settings_;
   at::Device device_;
+  Augmentation augmentation_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Scaler> scaler_;
   std::unique_ptr<GradientSum> sum_;

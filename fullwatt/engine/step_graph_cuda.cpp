@@ -1,6 +1,8 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include "fullwatt/base/text.hpp"
@@ -22,6 +24,12 @@ class Snapshot {
     const at::NoGradGuard without_gradients;
     for (std::size_t i = 0; i < copies_.size(); ++i) tensors_[i].second.copy_(copies_[i]);
     generator_.set_state(random_);
+    // cuDNN would begin its dropout anew from it, which cannot be recorded.
+    generator_.get<at::CUDAGeneratorImpl>()->reset_rnn_state();
+  }
+  /// After a recording that failed, torch believes that one goes on.
+  void free_generator() {
+    generator_.graphsafe_set_state(at::cuda::detail::createCUDAGenerator(generator_.device().index()));
   }
 
  private:
@@ -33,8 +41,10 @@ class Snapshot {
 
 class CudaStepGraph final : public StepGraph {
  public:
-  CudaStepGraph(Step& step, const Fields& example) : step_(step) {
-    for (const auto& [name, tensor] : example) inputs_.emplace(name, tensor.clone());
+  CudaStepGraph(Step& step, const Fields& example, std::uint64_t parts) : step_(step), inputs_(parts) {
+    for (auto& input : inputs_) {
+      for (const auto& [name, tensor] : example) input.emplace(name, tensor.clone());
+    }
   }
 
   void record() {
@@ -46,47 +56,53 @@ class CudaStepGraph final : public StepGraph {
     graph_.capture_begin();
     try {
       whole_step();
+      graph_.capture_end();
     } catch (...) {
-      end_capture_quietly();
+      end_capture();
+      before.free_generator();
       before.restore();
       step_.forget();
       step_.forget_losses();
       throw;
     }
-    graph_.capture_end();
     before.restore();
   }
 
-  void run(const Fields& batch) override {
+  void put(std::uint64_t part, const Fields& batch) override {
     const at::NoGradGuard without_gradients;
-    for (auto& [name, tensor] : inputs_) tensor.copy_(batch.at(name), true);
-    graph_.replay();
+    for (auto& [name, tensor] : inputs_.at(part)) tensor.copy_(batch.at(name), true);
   }
+  void run() override { graph_.replay(); }
 
  private:
   static constexpr int kRehearsals = 3;  // cuDNN chooses its kernels, libraries take their memory
 
   void whole_step() {
-    step_.add(inputs_, 1);
+    for (const auto& input : inputs_) step_.add(input, 1.0 / static_cast<double>(inputs_.size()));
     static_cast<void>(step_.apply());  // other processes there are none
   }
-  void end_capture_quietly() {
-    try {
-      graph_.capture_end();
-    } catch (const c10::Error&) {  // that it failed is known
-    }
+  /// Of one that failed: what is left to be ended depends on where.
+  void end_capture() {
+    const auto quietly = [](const auto& end) {
+      try {
+        end();
+      } catch (const c10::Error&) {  // that it failed is known
+      }
+    };
+    quietly([&] { graph_.capture_end(); });
+    quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(step_.device().index(), graph_.pool()); });
   }
 
   Step& step_;
-  Fields inputs_;
+  std::vector<Fields> inputs_;  ///< of each batch of the step
   at::cuda::CUDAGraph graph_;
 };
 
 }  // namespace
 
-base::Result<std::unique_ptr<StepGraph>> StepGraph::record(Step& step, const Fields& example) {
+base::Result<std::unique_ptr<StepGraph>> StepGraph::record(Step& step, const Fields& example, std::uint64_t parts) {
   if (!step.device().is_cuda()) return base::fail(base::Error::Kind::unavailable, "only a GPU has graphs");
-  auto graph = std::make_unique<CudaStepGraph>(step, example);
+  auto graph = std::make_unique<CudaStepGraph>(step, example, parts);
   try {
     graph->record();
   } catch (const c10::OutOfMemoryError&) {

@@ -4,7 +4,8 @@
 
 namespace fullwatt::engine {
 
-base::Result<std::unique_ptr<StepGraph>> StepGraph::record(Step& /*step*/, const Fields& /*example*/) {
+base::Result<std::unique_ptr<StepGraph>> StepGraph::record(Step& /*step*/, const Fields& /*example*/,
+                                                           std::uint64_t /*parts*/) {
   return base::fail(base::Error::Kind::unavailable, "fullwatt-train was built without CUDA");
 }
 

@@ -28,6 +28,12 @@ class Task {
   virtual at::Tensor loss(const Fields& batch) = 0;
   /// Fields whose numbers count something, from 0 to below this. A GPU would not survive others.
   virtual std::map<std::string, std::int64_t> limits() const { return {}; }
+  /// Targets are places in the pictures, which would have to move with them.
+  virtual bool has_places() const { return false; }
+  /// Of pictures, where the configuration says nothing.
+  virtual Normalisation normalisation() const { return {}; }
+  /// From now on activations are computed again in backward. False where there are none that it would save.
+  virtual bool recompute() { return false; }
 };
 
 /// Every model of `models/`, by the name that a configuration gives.

@@ -11,6 +11,9 @@
 #include "fullwatt/engine/accelerator.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
 #include "fullwatt/engine/data/image_folder.hpp"
+#include "fullwatt/engine/device_check.hpp"
+#include "fullwatt/engine/gpu_card.hpp"
+#include "fullwatt/engine/pictures.hpp"
 #include "fullwatt/engine/schedule.hpp"
 #include "fullwatt/engine/tensors.hpp"
 
@@ -41,14 +44,23 @@ class Training {
     auto task = make_task(config_.model);
     if (!task) return std::unexpected(task.error());
     task_ = *std::move(task);
+    ask_model();
     if (!options_.initial.empty()) {
       if (const auto loaded = load_tensors(options_.initial, weights_of(task_->network())); !loaded) return loaded;
     }
     auto accelerator = Accelerator::make(
-        task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, config_, options_.place);
+        task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, in_force_, options_.place);
     if (!accelerator) return std::unexpected(accelerator.error());
     accelerator_ = *std::move(accelerator);
     return {};
+  }
+
+  /// What it decides where the configuration says nothing, and what it cannot do.
+  void ask_model() {
+    in_force_ = config_;
+    auto& normalisation = in_force_.data.normalisation;
+    if (normalisation.mean.empty()) normalisation = task_->normalisation();
+    if (config_.train.activation_checkpointing) in_force_.train.activation_checkpointing = task_->recompute();
   }
 
   base::Result<void> open_data() {
@@ -102,7 +114,7 @@ class Training {
                         "there are " + std::to_string(data_->samples()) +
                             " samples, fewer than train.batch_size: " + std::to_string(config_.train.batch_size),
                         "Take a smaller batch.");
-    return {};
+    return check_pictures(in_force_, *task_, *data_);
   }
 
   /// From the newest checkpoint that can be read.
@@ -113,18 +125,37 @@ class Training {
     if (failure)
       return base::fail(Error::Kind::refused, base::printable(config_.output.folder, 300) + ": " + failure.message(),
                         "Name another folder under output: folder.");
+    if (options_.anew) return put_aside();
     std::optional<Error> newest;
-    const auto all = options_.anew ? std::vector<std::string>{} : checkpoints_in(config_.output.folder);
-    for (const auto& path : all) {
+    for (const auto& path : checkpoints_in(config_.output.folder)) {
       const auto position = load_checkpoint(path, accelerator_->step().state(), accelerator_->device());
       if (position) {
         position_ = *position;
+        saved_step_ = position->step;
         resumed_ = path;
         return {};
       }
       if (!newest) newest = position.error();
     }
     if (newest) return std::unexpected(*newest);  // not to train over it
+    return {};
+  }
+
+  /// What an earlier training left: it would be taken for this one's.
+  base::Result<void> put_aside() {
+    const auto all = checkpoints_in(config_.output.folder);
+    if (all.empty()) return {};
+    auto folder = fs::path(config_.output.folder) / "earlier";
+    for (int number = 2; fs::exists(folder); ++number) folder.replace_filename("earlier-" + std::to_string(number));
+    std::error_code failure;
+    fs::create_directories(folder, failure);
+    for (const auto& path : all) {
+      if (!failure) fs::rename(path, folder / fs::path(path).filename(), failure);
+    }
+    if (failure)
+      return base::fail(Error::Kind::refused, base::printable(folder.string(), 300) + ": " + failure.message(),
+                        "Name another folder under output: folder.");
+    listener_.noted("the checkpoints of an earlier training are in " + folder.string());
     return {};
   }
 
@@ -163,7 +194,21 @@ class Training {
                        .processes = options_.place.size,
                        .first_step = position_.step,
                        .resumed = resumed_,
-                       .otherwise = accelerator_->otherwise(*data_)});
+                       .otherwise = otherwise()});
+  }
+
+  std::vector<Otherwise> otherwise() const {
+    auto found = accelerator_->otherwise(*data_);
+    const auto given = settings_of(config_);
+    const auto now = settings_of(in_force_);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (given[i] == now[i]) continue;
+      const bool is_recomputation = now[i].first == "train.activation_checkpointing";
+      found.push_back({now[i].first, now[i].second,
+                       is_recomputation ? "the model " + config_.model.name + " has nothing worth computing again"
+                                        : "the model's own"});
+    }
+    return found;
   }
 
   std::uint64_t batches_per_epoch() const {
@@ -232,6 +277,7 @@ class Training {
         const auto made = accelerator_->make_step(*batches_, parts);
         if (!made || !*made) return made;
         tell_of_graph();
+        if (const auto verified = verify_device(); !verified) return std::unexpected(verified.error());
         return advance(parts);
       } catch (const c10::OutOfMemoryError&) {
         if (const auto smaller = begin_again(); !smaller) return std::unexpected(smaller.error());
@@ -244,6 +290,25 @@ class Training {
     if (has_told_of_graph_ || accelerator_->told_of_graph().empty()) return;
     listener_.noted(accelerator_->told_of_graph());
     has_told_of_graph_ = true;
+  }
+
+  /// Once, after the first step: that everything is where it is said to be.
+  base::Result<void> verify_device() {
+    if (has_verified_) return {};
+    has_verified_ = true;
+    const auto found = check_device(task_->network(), accelerator_->device());
+    if (!found.elsewhere.empty())
+      return base::fail(Error::Kind::bad_input,
+                        "the training is on " + accelerator_->device().str() + ", and " + found.elsewhere.front(),
+                        "A model registers all its parameters and buffers, and leaves them where they are.");
+    constexpr std::uint64_t kMegabyte = 1'000'000;
+    const auto device = accelerator_->device();
+    const auto where = device.str() + (device.is_cuda() ? ", " + gpu_card(device.index()).name : "");
+    if (is_first())
+      listener_.noted("verified after the first step: " + std::to_string(found.parameters) + " parameters and " +
+                      std::to_string(found.buffers) + " buffers (" + std::to_string(found.bytes / kMegabyte) +
+                      " MB) and the batches are on " + where);
+    return {};
   }
 
   std::uint64_t steps_in_all() const { return steps_per_epoch() * static_cast<std::uint64_t>(config_.train.epochs); }
@@ -300,7 +365,6 @@ class Training {
   }
 
   base::Result<void> save() {
-    constexpr std::size_t kKept = 3;
     if (auto* const group = accelerator_->group()) {
       if (const auto met = group->barrier(); !met) return met;
     }
@@ -313,9 +377,8 @@ class Training {
         !saved)
       return saved;
     saved_step_ = position_.step;
-    const auto all = checkpoints_in(config_.output.folder);
-    std::error_code ignored;
-    for (std::size_t i = kKept; i < all.size(); ++i) fs::remove(all[i], ignored);
+    accelerator_->begin_random_anew();
+    remove_old_checkpoints(config_.output.folder);
     listener_.saved(path);
     return {};
   }
@@ -323,6 +386,7 @@ class Training {
   const Config& config_;
   const TrainOptions& options_;
   const TrainListener& listener_;
+  Config in_force_;  ///< as the model takes it
   std::unique_ptr<Task> task_;
   std::unique_ptr<Accelerator> accelerator_;
   std::unique_ptr<DataSet> data_;
@@ -333,6 +397,7 @@ class Training {
   std::int64_t samples_ = 0;  ///< since progress was told
   double rate_ = 0;
   bool has_told_of_graph_ = false;
+  bool has_verified_ = false;
   Clock::time_point last_told_;
 };
 
@@ -341,6 +406,12 @@ class Training {
 base::Result<Trained> train(const Config& config, const TrainOptions& options, const TrainListener& listener) {
   try {
     return Training(config, options, listener).run();
+  } catch (const c10::OutOfMemoryError& error) {
+    return base::fail(
+        Error::Kind::unavailable,
+        "the memory of the device is too small: " + base::printable(error.what_without_backtrace(), 200),
+        "Take a smaller model, a smaller train.batch_size or data.device_cache_gb, or close what else uses "
+        "the device ('fullwatt doctor' names it).");
   } catch (const c10::Error& error) {
     return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what_without_backtrace(), 400));
   } catch (const std::exception& error) {  // of the libraries below torch

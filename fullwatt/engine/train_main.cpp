@@ -47,13 +47,13 @@ int run(const Config& config, const TrainOptions& options) {
 }
 
 /// Every combination of the listed values, one after the other; the best one first at the end.
-int run_grid(const std::string& path, const std::vector<std::string>& overrides, const Config& config,
-             const TrainOptions& options) {
+int run_grid(const std::string& path, const std::vector<std::string>& overrides,
+             const std::vector<std::string>& starting, const Config& config, const TrainOptions& options) {
   std::vector<std::pair<double, std::string>> results;
   for (const auto& trial : trials_of(config)) {
     auto all = overrides;
     all.insert(all.end(), trial.overrides.begin(), trial.overrides.end());
-    const auto one = read_config(path, all);
+    const auto one = read_config(path, all, starting);
     if (!one) return report(one.error(), kUsage);
     fmt::print(stderr, "── {}\n", trial.name);
     if (const int code = run(*one, options); code != 0) return code;
@@ -69,13 +69,19 @@ int run_grid(const std::string& path, const std::vector<std::string>& overrides,
 
 int train_main(int argc, char** argv) {
   CLI::App app("Trains a model in C++ as a configuration says", "fullwatt train");
-  app.footer("Example: fullwatt train examples/lstm.yaml --set train.batch_size=256");
+  app.footer(
+      "fullwatt train --gpu-config CONFIG trains on the GPU that 'fullwatt select' chooses, with that card's values "
+      "where "
+      "the configuration says nothing.\n\nExample: fullwatt train examples/lstm.yaml --set train.batch_size=256");
   app.set_version_flag("--version", "fullwatt-train for PyTorch " FULLWATT_TORCH_VERSION);
   std::string path;
   std::vector<std::string> overrides;
+  std::vector<std::string> starting;
   TrainOptions options;
   app.add_option("config", path, "The configuration, in YAML (docs/train.md)")->required();
   app.add_option("--set", overrides, "A setting that is to be otherwise: section.key=value")->allow_extra_args(false);
+  app.add_option("--start", starting, "A setting for what the configuration leaves open: section.key=value")
+      ->allow_extra_args(false);
   app.add_option("--initial", options.initial, "First weights, a safetensors file")->check(CLI::ExistingFile);
   app.add_flag("--anew", options.anew, "Begin again, also where there is a checkpoint");
   try {
@@ -86,12 +92,12 @@ int train_main(int argc, char** argv) {
   auto place = place_here([](const char* name) { return std::getenv(name); });
   if (!place) return report(place.error(), kUsage);
   options.place = *place;
-  const auto config = read_config(path, overrides);
+  const auto config = read_config(path, overrides, starting);
   if (!config) return report(config.error(), kUsage);
   options.stop = &stop;
   std::signal(SIGINT, interrupt);
   std::signal(SIGTERM, interrupt);
-  return config->grid.empty() ? run(*config, options) : run_grid(path, overrides, *config, options);
+  return config->grid.empty() ? run(*config, options) : run_grid(path, overrides, starting, *config, options);
 }
 
 }  // namespace fullwatt::engine

@@ -3,13 +3,12 @@
 import datetime
 import json
 import os
-import shutil
 import subprocess
 import sys
 
-from . import __version__, entry
+from . import __version__, entry, libraries
+from .libraries import program
 
-LIBRARY = "libfullwatt_recorder.so"
 NO_PROGRAM = "fullwatt: the program `fullwatt` is not on PATH; add the folder of its binary to PATH, or set FULLWATT_PROGRAM to it"
 
 
@@ -21,7 +20,7 @@ def start(folder=None):
     folder = os.path.abspath(folder or new_folder())
     os.makedirs(folder, exist_ok=True)
     write_run(folder)
-    entry.begin(folder, recorder_library())
+    entry.begin(folder, libraries.find("libfullwatt_recorder.so", "FULLWATT_RECORDER"))
     return folder
 
 
@@ -48,24 +47,6 @@ def write_run(folder):
     if not os.path.exists(path):
         with open(path, "w", encoding="utf-8") as file:
             json.dump(information, file, indent=1)
-
-
-def program():
-    """The path of the command `fullwatt`, or None."""
-    return os.environ.get("FULLWATT_PROGRAM") or shutil.which("fullwatt")
-
-
-def recorder_library():
-    """The recorder's library: named by the environment, beside the program, or beside this package."""
-    named = os.environ.get("FULLWATT_RECORDER")
-    if named:
-        return named
-    package = os.path.dirname(os.path.abspath(__file__))
-    folders = [os.path.join(package, "lib"), os.path.join(os.path.dirname(package), "lib")]
-    if program():
-        root = os.path.dirname(os.path.dirname(os.path.realpath(program())))
-        folders += [os.path.join(root, "lib"), os.path.join(root, "lib", "fullwatt"), os.path.join(root, "lib64")]
-    return next((path for path in (os.path.join(f, LIBRARY) for f in folders) if os.path.exists(path)), "")
 
 
 def report(folder=None):

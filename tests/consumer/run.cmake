@@ -1,4 +1,4 @@
-# Installs the library into a folder of its own, builds the outside project against it, and runs that on a patient.
+# Installs the library into a folder of its own, builds the outside project against it, runs that on a patient, and lets it train.
 #   cmake -DBUILD=… -DWORK=… -DSOURCE=… -DPATIENT=… -DEXPECTED=… -P run.cmake
 function(must)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -17,3 +17,25 @@ if(NOT output MATCHES "root cause: ${EXPECTED}\n")
   message(FATAL_ERROR "expected the root cause ${EXPECTED}:\n${output}")
 endif()
 message("${output}")
+if(NOT EXISTS ${WORK}/build/consumer_torch)
+  return()
+endif()
+must(${WORK}/build/consumer_torch ${WORK}/training)
+message("${output}")
+
+# A model of one's own, as examples/own_model has it.
+set(examples ${SOURCE}/../../examples)
+must(${CMAKE_COMMAND} -S ${examples}/own_model -B ${WORK}/own-model -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix)
+must(${CMAKE_COMMAND} --build ${WORK}/own-model)
+if(NOT "$ENV{FULLWATT_TEST_PYTHON}" STREQUAL "")
+  must($ENV{FULLWATT_TEST_PYTHON} ${examples}/lstm/windows.py --output ${WORK}/lstm-data --count 512 --length 10)
+  set(train ${WORK}/prefix/bin/fullwatt train ${examples}/own_model/train.yaml --set data.folder=${WORK}/lstm-data --set output.folder=${WORK}/own)
+  must(${train} --set model.library=${WORK}/own-model/libown_model.so --set model.settings.kernel=3)
+  if(NOT output MATCHES "verified after the first step: 6 parameters and 0 buffers" OR NOT output MATCHES "12 steps in")
+    message(FATAL_ERROR "the model of one's own:\n${output}")
+  endif()
+  execute_process(COMMAND ${train} --set model.library=${WORK}/nothing.so RESULT_VARIABLE code ERROR_VARIABLE output)
+  if(NOT code EQUAL 3 OR NOT output MATCHES "model.library: .*nothing.so: cannot open shared object file")
+    message(FATAL_ERROR "a library that is not there: ${code}\n${output}")
+  endif()
+endif()

@@ -10,11 +10,12 @@ from support import EngineCase, Forecaster, read_safetensors, write_safetensors
 
 def trained_by_torch(model, loss_of, batches, accumulation=1, clip=0.0, make=torch.optim.AdamW, dtype=None, **options):
     """The losses of each step, by AdamW or another optimiser; with a `dtype` under autocast, and for half precision with PyTorch's own scaler."""
-    optimizer = make(model.parameters(), **{"lr": 3e-4, "weight_decay": 0.01, **options})
-    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
+    device = next(model.parameters()).device.type
+    optimizer = make(model.parameters(), **{"lr": 3e-4, "weight_decay": 0.01, "fused": device == "cuda", **options})
+    scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)
     losses, parts = [], []
     for number, batch in enumerate(batches, 1):
-        with torch.autocast("cpu", dtype, enabled=dtype is not None):
+        with torch.autocast(device, dtype, enabled=dtype is not None):
             loss = loss_of(model, batch)
         scaler.scale(loss / accumulation).backward()
         parts.append(loss.item())
@@ -32,7 +33,7 @@ def trained_by_torch(model, loss_of, batches, accumulation=1, clip=0.0, make=tor
 
 
 def forecast_loss(model, batch):
-    windows, targets = batch
+    windows, targets = (tensor.to(model.head.weight.device) for tensor in batch)
     return torch.nn.functional.mse_loss(model(windows), targets)
 
 
@@ -41,7 +42,7 @@ class OracleTest(EngineCase):
         np.testing.assert_allclose(self.losses(), losses, rtol=2e-6)
         stored, _ = read_safetensors(self.newest())
         for name, tensor in model.state_dict().items():
-            np.testing.assert_allclose(stored[name].numpy(), tensor.detach().numpy(), rtol=2e-5, atol=2e-6, err_msg=name)
+            np.testing.assert_allclose(stored[name].numpy(), tensor.cpu().numpy(), rtol=2e-5, atol=2e-6, err_msg=name)
 
     def compare_lstm(self, accumulation=1, clip=0.0, by_torch=None, **settings):
         windows, targets = self.write_windows(160)
@@ -49,7 +50,7 @@ class OracleTest(EngineCase):
         write_safetensors(self.folder / "first.safetensors", model.state_dict())
         self.train(self.configure(train_gradient_accumulation_steps=accumulation, train_clip=clip, **settings), "--initial", self.folder / "first.safetensors")
         batches = [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)]
-        self.assert_same(model, trained_by_torch(model, forecast_loss, batches, accumulation, clip, **(by_torch or {})))
+        self.assert_same(model, trained_by_torch(model.to(self.device), forecast_loss, batches, accumulation, clip, **(by_torch or {})))
 
     def test_twenty_steps_of_the_lstm(self):
         self.compare_lstm()
@@ -73,11 +74,11 @@ class OracleTest(EngineCase):
         self.train(self.configure("{name: keypoint, channels: 8}", train_batch_size=4, train_epochs=3, train_channels_last="false"), "--initial", self.folder / "first.safetensors")
 
         def loss_of(net, part):
-            predicted, moved = net(torch.from_numpy(images[part]).float() / 255)
-            target = torch.from_numpy(heatmaps[part])
-            return focal_loss(predicted, target) + offset_loss(moved, torch.from_numpy(offsets[part]), target)
+            image, target, offset = (torch.from_numpy(array[part]).to(self.device) for array in (images, heatmaps, offsets))
+            predicted, moved = net(image.float() / 255)
+            return focal_loss(predicted, target) + offset_loss(moved, offset, target)
 
-        losses = trained_by_torch(model, loss_of, [slice(0, 4), slice(4, 8)] * 3)
+        losses = trained_by_torch(model.to(self.device), loss_of, [slice(0, 4), slice(4, 8)] * 3)
         np.testing.assert_allclose(self.losses(), losses, rtol=1e-4)
 
     def test_momentum(self):
@@ -107,11 +108,11 @@ class OracleTest(EngineCase):
         model = Forecaster()
         write_safetensors(self.folder / "first.safetensors", model.state_dict())
         self.train(self.configure(train_amp="fp16"), "--initial", self.folder / "first.safetensors")
-        trained_by_torch(model, forecast_loss, [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)], dtype=torch.float16)
+        trained_by_torch(model.to(self.device), forecast_loss, [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)], dtype=torch.float16)
         stored, _ = read_safetensors(self.newest())
         self.assertLess(stored["scaler.scale"].item(), 65536)
         for name, tensor in model.state_dict().items():
-            np.testing.assert_allclose(stored[name].numpy(), tensor.detach().numpy(), rtol=2e-5, atol=2e-6, err_msg=name)
+            np.testing.assert_allclose(stored[name].numpy(), tensor.cpu().numpy(), rtol=2e-5, atol=2e-6, err_msg=name)
 
     def test_samples_that_are_kept_on_the_device_are_the_same(self):
         self.write_windows(160)
@@ -128,7 +129,7 @@ class OracleTest(EngineCase):
         model = Forecaster()
         write_safetensors(self.folder / "first.safetensors", model.state_dict())
         self.train(self.configure(train_amp="bf16"), "--initial", self.folder / "first.safetensors")
-        losses = trained_by_torch(model, forecast_loss, [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)])
+        losses = trained_by_torch(model.to(self.device), forecast_loss, [(windows[i:i + 8], targets[i:i + 8]) for i in range(0, 160, 8)])
         self.assertNotEqual(self.losses(), losses)
         np.testing.assert_allclose(self.losses(), losses, rtol=2 ** -8 * 4, err_msg="bfloat16 has 8 bits; errors of a few products add up")
 

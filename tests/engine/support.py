@@ -55,6 +55,8 @@ def read_safetensors(path):
 
 
 class EngineCase(unittest.TestCase):
+    device = "cpu"
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
@@ -71,8 +73,8 @@ class EngineCase(unittest.TestCase):
         return torch.from_numpy(windows), torch.from_numpy(targets)
 
     def configure(self, model="{name: lstm, hidden: 16}", **settings):
-        """A configuration that trains on the CPU in the order of the data; `settings` are such as train_epochs."""
-        sections = {"data": {"folder": str(self.folder), "shuffle": "false"}, "hardware": {"device": "cpu"}, "output": {"folder": str(self.folder / "out")},
+        """A configuration that trains on the case's device in the order of the data; `settings` are such as train_epochs."""
+        sections = {"data": {"folder": str(self.folder), "shuffle": "false"}, "hardware": {"device": self.device, "allow_tf32": "false"}, "output": {"folder": str(self.folder / "out")},
                     "train": {"batch_size": 8, "log_every": 1, "amp": "false"}}
         for name, value in settings.items():
             section, key = name.split("_", 1)
@@ -82,11 +84,12 @@ class EngineCase(unittest.TestCase):
         path.write_text("\n".join(lines) + "\n")
         return path
 
-    def start(self, *arguments):
-        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    def start(self, *arguments, **environment):
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
 
-    def train(self, *arguments, code=0):
-        process = self.start(*arguments)
+    def train(self, *arguments, code=0, **environment):
+        process = self.start(*arguments, **environment)
         out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, code, err)
         return out + err

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import time
 import unittest
 
@@ -19,16 +20,32 @@ class TrainTest(EngineCase):
         settings = {"train_epochs": 4, "data_shuffle": "true"}
         self.train(self.configure(model, **settings))
         whole, losses = read_safetensors(self.newest())[0], self.losses()
-        self.train(self.configure(model, **{**settings, "train_epochs": 2}), "--anew")
-        for path in (self.folder / "out").glob("step-*"):
-            if int(path.stem[5:]) > 16:
-                path.unlink()
+        self.assertIn("checkpoints of an earlier training are in", self.train(self.configure(model, **{**settings, "train_epochs": 2}), "--anew"))
+        self.assertEqual([path.name[-14:-12] for path in sorted((self.folder / "out" / "earlier").iterdir())], ["16", "24", "32"])
         told = self.train(self.configure(model, **settings))
         self.assertIn("goes on from", told)
         again, _ = read_safetensors(self.newest())
         for name, tensor in whole.items():
             self.assertTrue(np.array_equal(tensor.numpy(), again[name].numpy()), name)
         self.assertEqual(self.losses(), losses)
+
+    def test_a_training_that_is_done_stays_as_it_is(self):
+        self.write_windows(16)
+        config = self.configure()
+        self.assertIn("verified after the first step: 10 parameters and 0 buffers (0 MB) and the batches are on cpu", self.train(config))
+        written = self.newest().stat().st_mtime_ns
+        self.assertIn("0 steps in", self.train(config))
+        self.assertEqual(self.newest().stat().st_mtime_ns, written)
+
+    def test_the_gpu_is_really_turned_on_or_nothing_is_trained(self):
+        self.write_windows(16)
+        answer = subprocess.run([os.environ["FULLWATT_PROGRAM"], "train", "--gpu-config", str(self.configure())], capture_output=True, text=True)
+        if answer.returncode == 0:
+            self.assertRegex(answer.stderr, "fullwatt: trains on .*(?s:.)*the batches are on cuda:0, ")
+        else:
+            self.assertEqual(answer.returncode, 3)
+            self.assertIn("--gpu-config: no GPU can be trained on: ", answer.stderr)
+            self.assertFalse((self.folder / "out").exists())
 
     def test_a_grid_trains_every_combination_and_tells_the_best(self):
         self.write_windows(64)
@@ -108,6 +125,20 @@ class TrainTest(EngineCase):
         self.assertIn("it is cut off", self.train(self.configure(), code=3))
         (self.folder / "targets.npy").unlink()
         self.assertIn("no file in", self.train(self.configure(), code=3))
+
+    def test_a_file_that_becomes_shorter_ends_the_training_with_its_name_and_a_checkpoint(self):
+        self.write_windows(64, length=100)  # rows so long that they are not kept in memory
+        process = self.start(self.configure(train_epochs=100000, train_log_every=1000))
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not list((self.folder / "out").glob("step-*.safetensors")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.truncate(self.folder / "windows.npy", 100_000)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, err)
+        self.assertIn("windows.npy: it became shorter while it was in use: 100000 bytes are left", err)
+        self.assertIn("go on from the last checkpoint", err)
+        self.assertIn("head.weight", read_safetensors(self.newest())[0])
 
     @unittest.skipIf(os.geteuid() == 0, "root writes everywhere")
     def test_a_folder_that_cannot_be_written(self):

@@ -4,6 +4,7 @@
 #include "fullwatt/engine/data/loader.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -156,6 +157,26 @@ TEST(LoaderTest, BatchesMayBeKeptAsLongAsOneIsLeft) {
   first->reset();
   EXPECT_EQ((*loader.next())->number(), 2U);
   EXPECT_EQ((*loader.next())->number(), 3U);
+}
+
+TEST(LoaderTest, ABatchThatIsExchangedIsNotFilledAgain) {
+  const Numbers data(40, 3);
+  Loader loader(data, {.batch = 2, .threads = 2, .ahead = 2, .shuffled = false});
+  const auto memory = HostMemory::ordinary();
+  std::vector<std::byte*> kept;
+  for (std::int64_t first = 0; first < data.samples(); first += 2) {
+    while (!loader.is_ready(std::chrono::milliseconds(1))) {
+    }
+    auto batch = loader.next();
+    ASSERT_TRUE(batch && *batch);
+    kept.push_back((*batch)->exchange(1, memory.allocate(2 * data.fields()[1].sample_bytes())));
+  }
+  EXPECT_TRUE(loader.is_ready(std::chrono::milliseconds(0))) << "the end is there at once";
+  EXPECT_FALSE(loader.next()->has_value());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<const std::int64_t*>(kept[i])[2], static_cast<std::int64_t>(2 * i) * 1000 + 2);
+    memory.release(kept[i]);
+  }
 }
 
 }  // namespace

@@ -100,6 +100,27 @@ TEST(EngineConfigTest, WhatIsWrongIsNamedWithItsLineAndWhatWasMeant) {
   EXPECT_TRUE(contains(parse_config("").error().message, "line 1"));
 }
 
+TEST(EngineConfigTest, PicturesAreChangedAsListsSay) {
+  const auto none = parse_config(kLeast);
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_FALSE(none->augment.moves() || none->augment.colours() || none->train.activation_checkpointing);
+  const auto config = parse_config(std::string(kLeast) + "augment: {flip: 0.5, shift: 4, brightness: [0.8, 1.2]}\n",
+                                   {"data.mean=0.5,0.4", "data.std=0.2, 0.3", "augment.contrast=1,2"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->augment.moves());
+  EXPECT_DOUBLE_EQ(config->augment.brightness.most, 1.2);
+  EXPECT_DOUBLE_EQ(config->augment.contrast.most, 2);
+  EXPECT_EQ(config->data.normalisation.mean, (std::vector<double>{0.5, 0.4}));
+  EXPECT_EQ(config->data.normalisation.deviation, (std::vector<double>{0.2, 0.3}));
+  EXPECT_EQ(refusal("augment: {brightness: [1, x]}"),
+            "line 3, augment.brightness: it must be a number from 0 to 100, not 'x'");
+  EXPECT_EQ(refusal("augment: {contrast: [2, 1]}"),
+            "line 3, augment.contrast: the smaller factor must come first, not '2,1'");
+  EXPECT_EQ(refusal("augment: {flips: 1}"), "line 3: there is no 'flips' in 'augment'; did you mean 'flip'?");
+  EXPECT_EQ(refusal("", {"data.std=0"}), "'data.std=0': it must be a number from 1e-06 to 1e+06, not '0'");
+  EXPECT_EQ(refusal("", {"data.mean=0.5"}), "data.mean and data.std must have a number for each channel, both of them");
+}
+
 TEST(EngineConfigTest, OverridesComeLastAndAreCheckedAlike) {
   const auto config = parse_config(kLeast, {"train.batch_size=128", "model.hidden=256"});
   ASSERT_TRUE(config) << config.error().message;
@@ -145,6 +166,27 @@ TEST(EngineConfigTest, RatesWarmUpAndFall) {
   EXPECT_DOUBLE_EQ(rate_at(config, 54, 104), 0.55);
   EXPECT_NEAR(rate_at(config, 29, 104), 0.1 + 0.9 * 0.853553, 1e-6);
   EXPECT_DOUBLE_EQ(rate_at(config, 5000, 104), 0.1);
+}
+
+TEST(EngineConfigTest, StartingValuesAreForWhatTheFileLeavesOpen) {
+  const auto config = parse_config(std::string(kLeast) + "train: {batch_size: 64}\n", {"train.seed=3"},
+                                   {"train.batch_size=512", "train.seed=1", "train.amp=fp16"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->train.batch_size, 64);
+  EXPECT_EQ(config->train.seed, 3);
+  EXPECT_EQ(config->train.amp, Precision::fp16);
+  EXPECT_FALSE(parse_config(kLeast, {}, {"train.bach_size=1"}));
+}
+
+TEST(EngineConfigTest, AModelOfOnesOwnHasSettingsOfItsOwn) {
+  const auto config = parse_config("model: {name: mine, library: m.so, settings: {depth: 3}}\ndata: {folder: here}\n",
+                                   {"model.settings.width=a b"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->model.library, "m.so");
+  EXPECT_EQ(config->model.settings, (std::map<std::string, std::string>{{"depth", "3"}, {"width", "a b"}}));
+  EXPECT_TRUE(contains(refusal("", {"model.settings.depth=3"}), "model.library, which is missing"));
+  const auto list = parse_config("model: {name: mine, library: m.so, settings: [3]}\ndata: {folder: here}\n");
+  EXPECT_EQ(list.error().message, "line 1: 'settings' must have names and values");
 }
 
 TEST(EngineConfigTest, SettingsAreToldAsTheyAre) {

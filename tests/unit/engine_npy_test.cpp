@@ -1,6 +1,7 @@
 // NumPy's files: what is read, and what is refused with which words. Files of NumPy itself are read in
 // engine_numpy_test.
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/temp_folder.hpp"
@@ -116,6 +117,41 @@ TEST_F(NpyFolderTest, FilesOfAFieldAreOneArrayInTheOrderOfTheirNames) {
   EXPECT_EQ(values, (std::vector<std::int32_t>{104, 105, 0, 1, 100, 101}));
   ASSERT_TRUE((*data)->fetch(1, wanted, reinterpret_cast<std::byte*>(values.data())));
   EXPECT_EQ(values[0], 1004);
+}
+
+TEST_F(NpyFolderTest, RowsAreReadOneByOneAndInRunsOverTheEndOfAFile) {
+  constexpr int kWide = 2000;  // rows that are read from the file each time
+  write("x0.npy", 3, kWide);
+  write("x1.npy", 4, kWide, 3 * kWide);
+  const auto data = open_npy_folder(folder_ / "", {{"x", "x*.npy"}});
+  ASSERT_TRUE(data) << data.error().message;
+  const std::vector<std::int64_t> wanted{1, 2, 3, 4, 6, 0, 1, 5};
+  std::vector<std::int32_t> values(wanted.size() * kWide);
+  ASSERT_TRUE((*data)->fetch(0, wanted, reinterpret_cast<std::byte*>(values.data())));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(values[i], wanted[i / kWide] * kWide + static_cast<std::int64_t>(i % kWide));
+}
+
+TEST_F(NpyFolderTest, AFileThatBecomesShorterIsNamedAndEndsNothing) {
+  constexpr int kWide = 2000;
+  write("wide.npy", 5, kWide);
+  write("small.npy", 5, 2);
+  const auto data = open_npy_folder(folder_ / "", {{"small", "small.npy"}, {"wide", "wide.npy"}});
+  ASSERT_TRUE(data) << data.error().message;
+  std::filesystem::resize_file(folder_ / "wide.npy", 20'000);
+  std::filesystem::resize_file(folder_ / "small.npy", 0);
+  std::vector<std::int32_t> values(2UL * kWide);
+  auto* const to = reinterpret_cast<std::byte*>(values.data());
+  EXPECT_TRUE((*data)->fetch(1, std::vector<std::int64_t>{1, 0}, to));
+  for (const auto& gone : std::vector<std::vector<std::int64_t>>{{2, 3}, {4}}) {
+    const auto fetched = (*data)->fetch(1, gone, to);
+    ASSERT_FALSE(fetched);
+    EXPECT_TRUE(contains(fetched.error().message, "wide.npy: it became shorter while it was in use: 20000 bytes"))
+        << fetched.error().message;
+    EXPECT_TRUE(contains(fetched.error().remedy, "last checkpoint"));
+  }
+  EXPECT_TRUE((*data)->fetch(0, std::vector<std::int64_t>{4}, to)) << "small rows are in memory";
+  EXPECT_EQ(values[1], 9);
 }
 
 TEST_F(NpyFolderTest, WhatDoesNotFitTogetherIsNamed) {

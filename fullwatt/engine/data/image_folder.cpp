@@ -33,7 +33,7 @@ std::unexpected<Error> failed(const std::string& path, const Error& error) {
 
 std::unexpected<Error> unreadable(const fs::path& folder, const std::error_code& failure) {
   return failed(folder.string(), {Error::Kind::not_found, failure.message(),
-                                  "Name a folder that can be read under data: folder in the configuration."});
+                                  "Name a folder that can be read (data: folder in a configuration)."});
 }
 
 /// What is in a folder, in the order of the names.

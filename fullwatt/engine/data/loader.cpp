@@ -37,6 +37,10 @@ std::byte* Loader::Batch::field(std::size_t index) const {
   return loader_->slots_[slot_].fields[index];
 }
 
+std::byte* Loader::Batch::exchange(std::size_t index, std::byte* other) {
+  return std::exchange(loader_->slots_[slot_].fields[index], other);
+}
+
 Loader::Loader(const DataSet& data, const LoaderOptions& options, HostMemory memory)
     : data_(data),
       options_(options),
@@ -52,19 +56,31 @@ Loader::Loader(const DataSet& data, const LoaderOptions& options, HostMemory mem
       slot.fields.push_back(memory_.allocate(field.sample_bytes() * static_cast<std::size_t>(options_.batch)));
   }
   fill_free_slots();
-  for (int i = 0; i < std::max(1, options_.threads); ++i) threads_.emplace_back([this] { work(); });
+  start_threads();
 }
 
 Loader::~Loader() {
+  stop_threads();
+  for (const auto& slot : slots_) {
+    for (auto* const start : slot.fields) memory_.release(start);
+  }
+}
+
+/// All of them, or none and an exception: a thread that is not joined would end the process.
+void Loader::start_threads() try {
+  for (int i = 0; i < std::max(1, options_.threads); ++i) threads_.emplace_back([this] { work(); });
+} catch (...) {
+  stop_threads();
+  throw;
+}
+
+void Loader::stop_threads() {
   {
     const std::scoped_lock lock(mutex_);
     is_over_ = true;
   }
   has_work_.notify_all();
   for (auto& thread : threads_) thread.join();
-  for (const auto& slot : slots_) {
-    for (auto* const start : slot.fields) memory_.release(start);
-  }
 }
 
 std::uint64_t Loader::batches_per_epoch() const {
@@ -86,6 +102,12 @@ base::Result<std::optional<Loader::Batch>> Loader::next() {
   Batch batch(*this, next_slot_);
   next_slot_ = (next_slot_ + 1) % slots_.size();
   return batch;
+}
+
+bool Loader::is_ready(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  const auto& slot = slots_[next_slot_];
+  return is_ready_.wait_for(lock, limit, [&] { return slot.state != Slot::State::fetching || slot.missing == 0; });
 }
 
 /// The caller holds the lock, or no thread runs yet.

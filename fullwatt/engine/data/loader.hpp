@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -49,6 +50,8 @@ class Loader {
     std::uint64_t number() const;  ///< in its epoch
     std::int64_t samples() const;
     std::byte* field(std::size_t index) const;
+    /// The field's memory becomes the caller's, and other memory of its size the loader's.
+    std::byte* exchange(std::size_t index, std::byte* other);
 
    private:
     friend class Loader;
@@ -66,6 +69,8 @@ class Loader {
   std::uint64_t batches_per_epoch() const;
   /// Waits for the next one; nothing after the last epoch. Fails where all are lent, or where fetching did.
   base::Result<std::optional<Batch>> next();
+  /// Whether next() would answer at once, now or before the limit.
+  bool is_ready(std::chrono::milliseconds limit);
 
  private:
   struct Slot {
@@ -85,6 +90,8 @@ class Loader {
     std::size_t count;
   };
 
+  void start_threads();
+  void stop_threads();
   void fill_free_slots();
   bool issue(std::size_t slot);
   void work();

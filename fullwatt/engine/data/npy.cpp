@@ -6,11 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
 
@@ -154,20 +150,6 @@ std::optional<std::size_t> product(const std::vector<std::int64_t>& shape, std::
   return bytes;
 }
 
-/// Ends the mapping with its last user.
-std::shared_ptr<const void> map(int descriptor, std::size_t bytes) {
-  void* const address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) return nullptr;
-  return {address, [bytes](const void* start) { ::munmap(const_cast<void*>(start), bytes); }};
-}
-
-struct Descriptor {
-  int number = -1;
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-};
-
 }  // namespace
 
 std::size_t bytes_of(Dtype dtype) {
@@ -209,36 +191,6 @@ base::Result<NpyHeader> parse_npy_header(std::string_view start) {
                   "Save it again: np.save(path, np.ascontiguousarray(np.load(path)))");
   if (!product(*entries->shape, bytes_of(*dtype))) return refuse("its shape is larger than any file");
   return NpyHeader{*dtype, *entries->shape, text_at + length};
-}
-
-base::Result<NpyArray> NpyArray::open(const std::string& path) {
-  const auto failed = [&](const Error& error) {
-    return base::fail(error.kind, base::printable(path, 300) + ": " + error.message, error.remedy);
-  };
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  struct stat status{};
-  if (file.number < 0 || ::fstat(file.number, &status) != 0)
-    return failed({Error::Kind::not_found, std::strerror(errno), ""});
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  const auto mapping = bytes > 0 ? map(file.number, bytes) : nullptr;
-  if (mapping == nullptr)
-    return failed({Error::Kind::bad_input, bytes == 0 ? "it is empty" : std::strerror(errno), ""});
-  const auto* const start = static_cast<const std::byte*>(mapping.get());
-  const auto header = parse_npy_header({reinterpret_cast<const char*>(start), bytes});
-  if (!header) return failed(header.error());
-  if (header->shape.empty()) return failed({Error::Kind::bad_input, "it holds a single number, no samples", ""});
-  if (bytes - header->data_offset < header->data_bytes())
-    return failed({Error::Kind::bad_input,
-                   fmt::format("it is cut off: {} bytes of numbers are there, and its shape needs {}",
-                               bytes - header->data_offset, header->data_bytes()),
-                   "Write it again; whoever wrote it was stopped, or the disk was full."});
-  NpyArray array;
-  array.path_ = path;
-  array.header_ = *header;
-  array.row_bytes_ = array.rows() > 0 ? header->data_bytes() / static_cast<std::size_t>(array.rows()) : 0;
-  array.data_ = start + header->data_offset;
-  array.mapping_ = mapping;
-  return array;
 }
 
 }  // namespace fullwatt::engine

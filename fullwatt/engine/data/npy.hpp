@@ -28,7 +28,7 @@ struct NpyHeader {
 /// From the beginning of a file. Whatever cannot be read is refused with the reason and with what to do about it.
 base::Result<NpyHeader> parse_npy_header(std::string_view start);
 
-/// A file that lies in memory as far as it is touched. Copies of it share the mapping.
+/// The rows of a file. Copies of it share the open file.
 class NpyArray {
  public:
   static base::Result<NpyArray> open(const std::string& path);
@@ -39,16 +39,18 @@ class NpyArray {
   std::vector<std::int64_t> row_shape() const { return {header_.shape.begin() + 1, header_.shape.end()}; }
   std::int64_t rows() const { return header_.shape.front(); }
   std::size_t row_bytes() const { return row_bytes_; }
-  const std::byte* row(std::int64_t index) const { return data_ + static_cast<std::size_t>(index) * row_bytes_; }
+  /// Rows that follow each other. Fails where the file has become shorter, or its disk does not answer.
+  base::Result<void> read(std::int64_t first, std::int64_t count, std::byte* to) const;
 
  private:
+  class File;
+
   NpyArray() = default;
 
   std::string path_;
   NpyHeader header_;
   std::size_t row_bytes_ = 0;
-  const std::byte* data_ = nullptr;
-  std::shared_ptr<const void> mapping_;
+  std::shared_ptr<const File> file_;
 };
 
 }  // namespace fullwatt::engine

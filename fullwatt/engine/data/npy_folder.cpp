@@ -35,11 +35,11 @@ base::Result<std::vector<std::string>> files_of(const std::string& folder, const
   }
   if (failure)
     return base::fail(Error::Kind::not_found, base::printable(folder, 300) + ": " + failure.message(),
-                      "Name the folder with the data under data: folder in the configuration.");
+                      "Name the folder with the data (data: folder in a configuration).");
   if (found.empty())
     return base::fail(Error::Kind::not_found,
                       fmt::format("no file in {} fits {}", base::printable(folder, 300), base::printable(pattern, 100)),
-                      "The patterns stand under data: fields in the configuration.");
+                      "A field's pattern is a file's name with * for anything (data: fields in a configuration).");
   std::ranges::sort(found);
   return found;
 }
@@ -48,13 +48,37 @@ base::Result<std::vector<std::string>> files_of(const std::string& folder, const
 struct Column {
   std::vector<NpyArray> files;
   std::vector<std::int64_t> first_rows;  ///< of each file
+  std::vector<std::byte> kept;           ///< all rows, where they are in memory
 
-  const std::byte* row(std::int64_t sample) const {
-    const auto after = std::ranges::upper_bound(first_rows, sample);
+  /// Samples that follow each other in one file are read at once; returns how many these are.
+  base::Result<std::size_t> read(std::span<const std::int64_t> samples, std::byte* to) const {
+    const auto after = std::ranges::upper_bound(first_rows, samples.front());
     const auto file = static_cast<std::size_t>(after - first_rows.begin()) - 1;
-    return files[file].row(sample - first_rows[file]);
+    const auto first = samples.front() - first_rows[file];
+    const auto most = std::min(samples.size(), static_cast<std::size_t>(files[file].rows() - first));
+    std::size_t count = 1;
+    while (count < most && samples[count] == samples[count - 1] + 1) ++count;
+    const auto done = files[file].read(first, static_cast<std::int64_t>(count), to);
+    if (!done) return std::unexpected(done.error());
+    return count;
   }
 };
+
+/// Small rows are taken into memory: to read them one by one takes ten times as long (433 ns for 8 bytes, and 35).
+base::Result<void> keep_small(Column& column) {
+  constexpr std::size_t kSmallRow = 4096;  ///< from here on copying takes longer than the call
+  constexpr std::size_t kMostBytes = 256UL << 20U;
+  const auto row_bytes = column.files.front().row_bytes();
+  const auto rows = column.first_rows.back() + column.files.back().rows();
+  if (row_bytes >= kSmallRow || static_cast<std::size_t>(rows) * row_bytes > kMostBytes) return {};
+  column.kept.resize(static_cast<std::size_t>(rows) * row_bytes);
+  for (std::size_t i = 0; i < column.files.size(); ++i) {
+    const auto& file = column.files[i];
+    auto* const to = column.kept.data() + static_cast<std::size_t>(column.first_rows[i]) * row_bytes;
+    if (const auto read = file.read(0, file.rows(), to); !read) return read;
+  }
+  return {};
+}
 
 base::Result<Column> open_column(const std::vector<std::string>& paths) {
   Column column;
@@ -77,6 +101,7 @@ base::Result<Column> open_column(const std::vector<std::string>& paths) {
   }
   if (column.files.empty())
     return base::fail(Error::Kind::bad_input, base::printable(paths.front(), 300) + ": it holds no samples");
+  if (const auto kept = keep_small(column); !kept) return std::unexpected(kept.error());
   return column;
 }
 
@@ -92,14 +117,24 @@ class NpyFolder final : public DataSet {
                         "Each sample needs all fields; files may be missing.");
     samples_ = rows;
     fields_.push_back({name, last.dtype(), last.row_shape()});
+    if (!column.kept.empty()) column.files.clear();
     columns_.push_back(std::move(column));
     return {};
   }
 
   base::Result<void> fetch(std::size_t field, std::span<const std::int64_t> samples, std::byte* to) const override {
     const auto& column = columns_[field];
-    const auto bytes = column.files.front().row_bytes();
-    for (std::size_t i = 0; i < samples.size(); ++i) std::memcpy(to + i * bytes, column.row(samples[i]), bytes);
+    const auto bytes = fields_[field].sample_bytes();
+    if (!column.kept.empty()) {
+      for (std::size_t i = 0; i < samples.size(); ++i)
+        std::memcpy(to + i * bytes, column.kept.data() + static_cast<std::size_t>(samples[i]) * bytes, bytes);
+      return {};
+    }
+    for (std::size_t i = 0; i < samples.size();) {
+      const auto read = column.read(samples.subspan(i), to + i * bytes);
+      if (!read) return std::unexpected(read.error());
+      i += *read;
+    }
     return {};
   }
 

@@ -10,6 +10,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
+#include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
 
 namespace fullwatt::engine {
@@ -93,7 +94,10 @@ struct TransformerImpl : nn::Module {
     TORCH_CHECK(length <= wpe->weight.size(0), "a sample has ", length + 1, " tokens; model.context must be at least ",
                 length);
     auto x = at::dropout(wte->forward(tokens) + wpe->weight.slice(0, 0, length), dropout, is_training());
-    for (const auto& module : *h) x = module->as<Block>()->forward(x);
+    for (const auto& module : *h) {
+      auto& block = *module->as<Block>();
+      x = is_recomputed ? recomputed(block, x, /*draws=*/dropout > 0) : block.forward(x);
+    }
     return ln_f->forward(x);
   }
 
@@ -102,6 +106,7 @@ struct TransformerImpl : nn::Module {
   nn::ModuleList h;
   nn::LayerNorm ln_f;
   double dropout;
+  bool is_recomputed = false;  ///< activations of blocks in backward
 };
 TORCH_MODULE(Transformer);
 
@@ -133,6 +138,7 @@ class Gpt2Task final : public Task {
   nn::Module& network() override { return network_; }
   std::vector<std::string> fields() const override { return {"tokens"}; }
   std::map<std::string, std::int64_t> limits() const override { return {{"tokens", vocabulary_}}; }
+  bool recompute() override { return network_.transformer->is_recomputed = true; }
   at::Tensor loss(const Fields& batch) override {
     const auto& tokens = batch.at("tokens");
     const auto scores = network_.forward(tokens.slice(1, 0, -1));

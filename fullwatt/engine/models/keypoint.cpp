@@ -8,6 +8,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 
+#include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
 
 namespace fullwatt::engine {
@@ -69,12 +70,17 @@ struct KeypointNetwork : nn::Module {
   }
 
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& images) {
-    std::vector<at::Tensor> levels{stem->forward(images)};
-    for (const auto& module : *down) levels.push_back(module->as<Chain>()->forward(levels.back()));
+    std::vector<at::Tensor> levels{through(*stem, images)};
+    for (const auto& module : *down) levels.push_back(through(*module->as<Chain>(), levels.back()));
     auto x = levels.back();
     for (auto level = down->size(); level-- > 0;) x = up[level]->as<nn::ConvTranspose2d>()->forward(x) + levels[level];
-    const auto merged = merge->forward(x);
-    return {at::sigmoid(heatmaps->forward(merged)), offsets->forward(merged)};
+    const auto merged = through(*merge, x);
+    return {at::sigmoid(through(*heatmaps, merged)), through(*offsets, merged)};
+  }
+
+  template <class Stage>
+  at::Tensor through(Stage& stage, const at::Tensor& x) {
+    return is_recomputed ? recomputed(stage, x) : stage.forward(x);
   }
 
   Chain stem;
@@ -83,6 +89,7 @@ struct KeypointNetwork : nn::Module {
   Residual merge;
   Chain heatmaps;
   Chain offsets;
+  bool is_recomputed = false;  ///< activations of stages in backward
 };
 
 /// Penalises few points on a large grid, as CenterNet does.
@@ -107,6 +114,8 @@ class KeypointTask final : public Task {
 
   nn::Module& network() override { return network_; }
   std::vector<std::string> fields() const override { return {"images", "heatmaps", "offsets"}; }
+  bool has_places() const override { return true; }
+  bool recompute() override { return network_.is_recomputed = true; }
   at::Tensor loss(const Fields& batch) override {
     const auto [heatmaps, offsets] = network_.forward(batch.at("images"));
     const auto& target = batch.at("heatmaps");

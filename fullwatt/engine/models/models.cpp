@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fullwatt/base/text.hpp"
-#include "fullwatt/engine/task.hpp"
+#include "fullwatt/engine/model_library.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -19,6 +19,7 @@ constexpr Entry kModels[] = {
 }  // namespace
 
 base::Result<std::unique_ptr<Task>> make_task(const ModelConfig& config) {
+  if (!config.library.empty()) return make_own_task(config);
   std::vector<std::string_view> names;
   for (const auto& entry : kModels) {
     if (entry.name == config.name) return entry.make(config);

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
 
 namespace fullwatt::engine {
@@ -78,9 +79,16 @@ struct ResNet : nn::Module {
   at::Tensor forward(const at::Tensor& images) {
     auto x = bn1->forward(conv1->forward(images)).relu_();
     x = at::max_pool2d(x, 3, 2, 1);
-    x = layer2->forward(layer1->forward(x));
-    x = layer4->forward(layer3->forward(x));
+    for (const auto& layer : {layer1, layer2, layer3, layer4}) x = through(*layer, x);
     return fc->forward(x.mean({2, 3}));
+  }
+
+  at::Tensor through(const nn::SequentialImpl& layer, at::Tensor x) {
+    for (const auto& module : layer.children()) {
+      auto& block = *module->as<Bottleneck>();
+      x = is_recomputed ? recomputed(block, x) : block.forward(x);
+    }
+    return x;
   }
 
   nn::Conv2d conv1;
@@ -90,21 +98,7 @@ struct ResNet : nn::Module {
   nn::Sequential layer3;
   nn::Sequential layer4;
   nn::Linear fc;
-};
-
-/// What pictures of ImageNet have on average in red, green and blue, from 0 to 1, and how far they deviate from it.
-/// Not of the network's state, as in torchvision.
-class Normalisation {
- public:
-  at::Tensor of(const at::Tensor& images) {
-    mean_ = mean_.to(images.device());  // itself, once it is there
-    deviation_ = deviation_.to(images.device());
-    return (images - mean_).div_(deviation_);
-  }
-
- private:
-  at::Tensor mean_ = at::tensor({0.485, 0.456, 0.406}, at::kFloat).view({3, 1, 1});
-  at::Tensor deviation_ = at::tensor({0.229, 0.224, 0.225}, at::kFloat).view({3, 1, 1});
+  bool is_recomputed = false;  ///< activations of blocks in backward
 };
 
 class ResNetTask final : public Task {
@@ -114,15 +108,16 @@ class ResNetTask final : public Task {
   nn::Module& network() override { return network_; }
   std::vector<std::string> fields() const override { return {"images", "labels"}; }
   std::map<std::string, std::int64_t> limits() const override { return {{"labels", classes_}}; }
+  /// What pictures of ImageNet have on average in red, green and blue, as in torchvision.
+  Normalisation normalisation() const override { return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}; }
+  bool recompute() override { return network_.is_recomputed = true; }
   at::Tensor loss(const Fields& batch) override {
-    const auto scores = network_.forward(normalisation_.of(batch.at("images")));
-    return nn::functional::cross_entropy(scores, batch.at("labels"));
+    return nn::functional::cross_entropy(network_.forward(batch.at("images")), batch.at("labels"));
   }
 
  private:
   ResNet network_;
   std::int64_t classes_;
-  Normalisation normalisation_;
 };
 
 }  // namespace

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include <c10/core/Device.h>
+
+namespace fullwatt::engine {
+
+/// A GPU as torch counts them. Empty texts where it is not known.
+struct GpuCard {
+  std::string name;
+  std::string pci_address;  ///< in the form of NVML: "0000:17:00.0"
+};
+GpuCard gpu_card(c10::DeviceIndex index);
+
+}  // namespace fullwatt::engine

@@ -1,0 +1,112 @@
+"""What oracle_test.py holds on the CPU, on a GPU, where each step may be one CUDA graph; elsewhere these tests skip themselves."""
+
+import os
+import unittest
+
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuDNN's recurrent kernels are then the same each time
+
+import numpy as np
+import torch
+from oracle_test import OracleTest as Oracle
+from support import EngineCase
+
+GRAPH = "each step is one CUDA graph"
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class GpuOracleTest(Oracle):
+    device = "cuda"
+
+    def setUp(self):
+        super().setUp()
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+    def disable_onednn(self, dtype):
+        """There is none on a GPU."""
+
+
+class GpuOracleWithoutGraphsTest(GpuOracleTest):
+    def configure(self, model="{name: lstm, hidden: 16}", **settings):
+        return super().configure(model, **{"train_compile_model": "false", **settings})
+
+
+del Oracle
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class GraphTest(EngineCase):
+    device = "cuda"
+
+    def losses_of(self, *more, told="", **settings):
+        """The losses of a training that begins anew; what it says must hold `told`."""
+        self.assertIn(told, self.train(self.configure(data_shuffle="true", **settings), "--anew", *more))
+        return self.losses()
+
+    def test_a_graph_changes_nothing(self):
+        self.write_windows(320)
+        for settings in ({}, {"train_clip": 0.05}, {"train_amp": "bf16"}, {"train_amp": "fp16"}, {"optimizer_name": "sgd", "optimizer_schedule": "cosine"},
+                         {"train_gradient_accumulation_steps": 4}, {"train_gradient_accumulation_steps": 3, "train_amp": "fp16", "train_epochs": 2}):
+            with self.subTest(**settings):
+                plain = self.losses_of(train_compile_model="false", **settings)
+                self.assertEqual(self.losses_of(told=GRAPH, **settings), plain)
+
+    def test_a_graph_leaves_dropout_at_random_and_reproducible(self):
+        self.write_windows(320)
+        model = "{name: lstm, hidden: 16, dropout: 0.5}"
+        first = self.losses_of(told=GRAPH, model=model, train_epochs=2)
+        self.assertEqual(self.losses_of(model=model, train_epochs=2), first)
+        self.assertEqual(len(set(first)), len(first))
+
+    def test_samples_on_the_gpu_are_the_same(self):
+        self.write_windows(320)
+        copied = self.losses_of(train_epochs=2)
+        self.assertEqual(self.losses_of(train_epochs=2, data_device_cache_gb=1), copied)
+        self.assertEqual(self.losses_of(train_epochs=2, train_pin_memory="false"), copied)
+
+    def test_it_goes_on_to_the_same_losses(self):
+        """Also with cuDNN's dropout, whose state no checkpoint holds."""
+        self.write_windows(320)
+        for settings in ({}, {"model": "{name: lstm, hidden: 16, dropout: 0.5}"}, {"model": "{name: lstm, hidden: 16, dropout: 0.5}", "train_compile_model": "false"}):
+            with self.subTest(**settings):
+                whole = self.losses_of(train_epochs=4, **settings)
+                first = self.losses_of(train_epochs=2, **settings)
+                self.assertIn("goes on from", self.train(self.configure(data_shuffle="true", train_epochs=4, **settings)))
+                self.assertEqual(first, whole[:len(first)])
+                self.assertEqual(self.losses()[-80:], whole[-80:])
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class MemoryTest(EngineCase):
+    device = "cuda"
+
+    def trained(self, megabytes, channels=16, code=0, **settings):
+        """What a training says on a card of so much memory."""
+        share = megabytes * 2 ** 20 / torch.cuda.get_device_properties(0).total_memory
+        config = self.configure(f"{{name: keypoint, channels: {channels}}}", train_batch_size=64, **settings)
+        return self.train(config, "--anew", code=code, PYTORCH_ALLOC_CONF=f"per_process_memory_fraction:{share:.6f}")
+
+    def write_pictures(self, samples=128):
+        random = np.random.default_rng(2)
+        np.save(self.folder / "images.npy", random.integers(0, 256, (samples, 3, 160, 320), dtype=np.uint8))
+        heatmaps = random.random((samples, 2, 40, 80), dtype=np.float32) * 0.9
+        heatmaps[:, :, 3, 5] = 1
+        np.save(self.folder / "heatmaps.npy", heatmaps)
+        np.save(self.folder / "offsets.npy", random.random((samples, 4, 40, 80), dtype=np.float32))
+
+    def test_a_batch_without_room_is_computed_in_pieces(self):
+        self.write_pictures()
+        for settings in ({}, {"train_compile_model": "false"}):
+            with self.subTest(**settings):
+                self.trained(16_000, **settings)
+                whole = self.losses()
+                self.assertIn("out of memory: each batch is computed in", self.trained(350, **settings))
+                self.assertEqual(len(self.losses()), len(whole))
+                np.testing.assert_allclose(self.losses(), whole, rtol=0.05, err_msg="batch norm sees the pieces")
+
+    def test_too_little_for_one_sample_is_told(self):
+        self.write_pictures()
+        self.assertIn("memory of the device", self.trained(30, channels=48, code=3))
+
+
+if __name__ == "__main__":
+    unittest.main()
