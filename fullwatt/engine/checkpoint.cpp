@@ -118,6 +118,22 @@ void remove_old_checkpoints(const std::string& folder) {
   for (std::size_t i = kKept; i < all.size(); ++i) fs::remove(all[i], ignored);
 }
 
+base::Result<std::string> put_checkpoints_aside(const std::string& folder) {
+  const auto all = checkpoints_in(folder);
+  if (all.empty()) return "";
+  auto aside = fs::path(folder) / "earlier";
+  for (int number = 2; fs::exists(aside); ++number) aside.replace_filename("earlier-" + std::to_string(number));
+  std::error_code failure;
+  fs::create_directories(aside, failure);
+  for (const auto& path : all) {
+    if (!failure) fs::rename(path, aside / fs::path(path).filename(), failure);
+  }
+  if (failure)
+    return base::fail(Error::Kind::refused, base::printable(aside.string(), 300) + ": " + failure.message(),
+                      "Name another folder under output: folder.");
+  return aside.string();
+}
+
 std::string checkpoint_path(const std::string& folder, std::uint64_t step) {
   constexpr std::size_t kDigits = 12;
   auto number = std::to_string(step);

@@ -24,6 +24,8 @@ base::Result<void> load_tensors(const std::string& path, const Named& tensors);
 std::vector<std::string> checkpoints_in(const std::string& folder);
 /// All but the three newest.
 void remove_old_checkpoints(const std::string& folder);
+/// Moves all of them into a folder of their own in it, and names that; empty where there are none.
+base::Result<std::string> put_checkpoints_aside(const std::string& folder);
 std::string checkpoint_path(const std::string& folder, std::uint64_t step);
 
 }  // namespace fullwatt::engine

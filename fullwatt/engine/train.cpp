@@ -10,12 +10,11 @@
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/accelerator.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
-#include "fullwatt/engine/data/image_folder.hpp"
 #include "fullwatt/engine/device_check.hpp"
 #include "fullwatt/engine/gpu_card.hpp"
+#include "fullwatt/engine/open_samples.hpp"
 #include "fullwatt/engine/pictures.hpp"
 #include "fullwatt/engine/schedule.hpp"
-#include "fullwatt/engine/tensors.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -64,51 +63,9 @@ class Training {
   }
 
   base::Result<void> open_data() {
-    auto data = config_.data.format == "images"
-                    ? open_image_folder(config_.data.folder, {config_.data.image_height, config_.data.image_width})
-                    : open_arrays();
+    auto data = open_samples(config_, *task_);
     if (!data) return std::unexpected(data.error());
     data_ = *std::move(data);
-    return check_data();
-  }
-
-  /// Files are found by their fields' names where the configuration says nothing.
-  base::Result<std::unique_ptr<DataSet>> open_arrays() const {
-    auto patterns = config_.data.fields;
-    for (const auto& [name, pattern] : patterns) {
-      if (const auto known = check_name(name); !known) return std::unexpected(known.error());
-    }
-    for (const auto& field : task_->fields()) patterns.try_emplace(field, "*" + field + ".npy");
-    return open_npy_folder(config_.data.folder, patterns);
-  }
-
-  base::Result<void> check_name(const std::string& name) const {
-    const auto needed = task_->fields();
-    if (std::ranges::find(needed, name) != needed.end()) return {};
-    return base::fail(Error::Kind::bad_input,
-                      "the model " + config_.model.name + " has no field '" + base::printable(name, 60) + "'",
-                      "Its fields are: " + base::join(needed, ", "));
-  }
-
-  base::Result<void> check_data() const {
-    const auto needed = task_->fields();
-    std::vector<std::string> given;
-    for (const auto& field : data_->fields()) {
-      if (const auto known = check_name(field.name); !known) return known;
-      given.push_back(field.name);
-    }
-    for (const auto& name : needed) {
-      if (std::ranges::find(given, name) == given.end())
-        return base::fail(Error::Kind::bad_input, "the data have no field '" + name + "'",
-                          "The model " + config_.model.name + " needs: " + base::join(needed, ", "));
-    }
-    for (const auto& field : data_->fields()) {
-      if (!scalar_type(field.dtype))
-        return base::fail(Error::Kind::bad_input,
-                          "the field " + field.name + " holds " + std::string(to_string(field.dtype)) +
-                              ", which torch cannot compute with",
-                          "Save it as int32 or int64.");
-    }
     if (batches_per_epoch() == 0)
       return base::fail(Error::Kind::bad_input,
                         "there are " + std::to_string(data_->samples()) +
@@ -143,19 +100,9 @@ class Training {
 
   /// What an earlier training left: it would be taken for this one's.
   base::Result<void> put_aside() {
-    const auto all = checkpoints_in(config_.output.folder);
-    if (all.empty()) return {};
-    auto folder = fs::path(config_.output.folder) / "earlier";
-    for (int number = 2; fs::exists(folder); ++number) folder.replace_filename("earlier-" + std::to_string(number));
-    std::error_code failure;
-    fs::create_directories(folder, failure);
-    for (const auto& path : all) {
-      if (!failure) fs::rename(path, folder / fs::path(path).filename(), failure);
-    }
-    if (failure)
-      return base::fail(Error::Kind::refused, base::printable(folder.string(), 300) + ": " + failure.message(),
-                        "Name another folder under output: folder.");
-    listener_.noted("the checkpoints of an earlier training are in " + folder.string());
+    const auto folder = put_checkpoints_aside(config_.output.folder);
+    if (!folder) return std::unexpected(folder.error());
+    if (!folder->empty()) listener_.noted("the checkpoints of an earlier training are in " + *folder);
     return {};
   }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -20,11 +21,24 @@ constexpr int kFailed = 3;
 constexpr int kInterrupted = 130;
 
 std::atomic<bool> stop = false;
+std::atomic<std::int64_t> asked_ns = 0;
 
-/// The first asks for an end in order, the second ends at once.
+std::int64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);  // allowed in a signal's handler
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+/// The first asks for an end in order, a later one ends at once. Those that launch programs pass on what the terminal
+/// has sent already: a second one right after the first is the same.
 void interrupt(int signal) {
-  stop = true;
-  std::signal(signal, SIG_DFL);
+  constexpr std::int64_t kSame = 500'000'000;
+  if (!stop.exchange(true)) {
+    asked_ns = now_ns();
+  } else if (now_ns() - asked_ns > kSame) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
 }
 
 int report(const base::Error& error, int code) {

@@ -96,6 +96,7 @@ class TrainTest(EngineCase):
             pass
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)  # as launchers do, which pass on what the terminal sent already
         _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, err)
         self.assertIn("the same command goes on", err)
