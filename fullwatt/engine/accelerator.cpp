@@ -181,6 +181,8 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   tell(train.pin_memory && !on_gpu, "train.pin_memory", "false", "there is no GPU to copy to");
   tell(train.non_blocking && (!on_gpu || !train.pin_memory), "train.non_blocking", "false",
        on_gpu ? "train.pin_memory is false" : "there is no GPU to copy to");
+  tell(!train.non_blocking && on_gpu && train.pin_memory, "train.non_blocking", "true",
+       "batches are copied beside the training in any case");
   tell(train.compile_model && may_have_graph(), "train.compile_model", "a CUDA graph of each step",
        "LibTorch has no compiler");
   tell(train.compile_model && !may_have_graph(), "train.compile_model", "false",

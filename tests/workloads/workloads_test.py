@@ -21,7 +21,7 @@ def report(*findings, step_ms=10.0):
     """A report as `fullwatt run` writes it; a finding is (id, file, line)."""
     listed = [{"id": id, "file": file, "line": line, "severity": "warning", "charged_ms": 4.0, "gain_ms": 3.0} for id, file, line in findings]
     return {"verdict": listed[0]["id"] if listed else None, "findings": listed, "step_ms": {"median": step_ms, "mean": step_ms}, "samples_per_second": 100.0,
-            "gpu_busy_ms": 5.1, "explained_idle_share": 0.98, "unexplained_ms": 0.1, "overhead_share": 0.001}
+            "gpu_busy_ms": 5.1, "kernels": [{"count": 100}, {"count": 500}], "explained_idle_share": 0.98, "unexplained_ms": 0.1, "overhead_share": 0.001}
 
 
 class Truth(unittest.TestCase):
@@ -94,6 +94,10 @@ class Judging(unittest.TestCase):
     def test_the_cause_behind_another_one_is_wrong(self):
         row = self.judged(("launch-bound", "", 0), ("sync-each-step", "/x/sync_item.py", self.line))
         self.assertEqual((row["right_cause"], row["right_line"], row["beside"]), (False, True, ["launch-bound"]))
+
+    def test_gaps_between_kernels_are_busy_time_for_events_only(self):
+        for own, is_right in ((5.1, True), (5.8, True), (5.9, False), (4.5, False), (None, None)):
+            self.assertIs(verdicts.busy_agree(own, report()), is_right, own)
 
     def test_a_busy_machine_is_set_aside(self):
         row = self.judged(("cpu-contention", "", 0), ("sync-each-step", "/x/sync_item.py", self.line))
