@@ -33,9 +33,11 @@ std::int64_t now_ns() {
 /// has sent already: a second one right after the first is the same.
 void interrupt(int signal) {
   constexpr std::int64_t kSame = 500'000'000;
-  if (!stop.exchange(true)) {
-    asked_ns = now_ns();
-  } else if (now_ns() - asked_ns > kSame) {
+  const auto now = now_ns();
+  std::int64_t asked = 0;
+  if (asked_ns.compare_exchange_strong(asked, now)) {
+    stop = true;
+  } else if (now - asked > kSame) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
@@ -84,9 +86,9 @@ int run_grid(const std::string& path, const std::vector<std::string>& overrides,
 int train_main(int argc, char** argv) {
   CLI::App app("Trains a model in C++ as a configuration says", "fullwatt train");
   app.footer(
-      "fullwatt train --gpu-config CONFIG trains on the GPU that 'fullwatt select' chooses, with that card's values "
-      "where "
-      "the configuration says nothing.\n\nExample: fullwatt train examples/lstm.yaml --set train.batch_size=256");
+      "fullwatt train --gpu-config CONFIG trains on the GPU that 'fullwatt select' chooses, with that card's "
+      "values where the configuration says nothing.\n\nExample: fullwatt train examples/lstm.yaml --set "
+      "train.batch_size=256");
   app.set_version_flag("--version", "fullwatt-train for PyTorch " FULLWATT_TORCH_VERSION);
   std::string path;
   std::vector<std::string> overrides;
