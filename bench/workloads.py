@@ -64,16 +64,16 @@ def run_one(options, name, entry, seconds, fixed):
         return spool.windows(folder)
 
     own, report, windows = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"), trace=True, look=keep)
-    own = running.outside_windows(own, windows)
     if options.keep:
         (options.keep / name / "own.json").write_text(json.dumps(own), encoding="utf-8")
+    own = running.outside_windows(own, windows)
     return verdicts.judged(name, entry, own, report, fixed.get(name, {}).get("fixed_ms"))
 
 
 def judge_kept(options, name, entry, _, fixed):
     """The same from a run that was kept, explained by today's program."""
     folder = options.kept / name
-    own = json.loads((folder / "own.json").read_text(encoding="utf-8"))
+    own = running.outside_windows(json.loads((folder / "own.json").read_text(encoding="utf-8")), spool.windows(folder))
     with tempfile.TemporaryDirectory() as scratch:
         copy = pathlib.Path(scratch) / name
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("report.json"))
