@@ -94,8 +94,10 @@ def outside_windows(own, windows):
     steps = list(zip(ends, ends[1:]))[WARM_UP:]
     recorded = around_windows(steps, windows)
     lengths = sorted((end - start) / 1e6 for place, (start, end) in enumerate(steps) if place not in recorded)
-    if not windows or len(lengths) < WARM_UP:
+    if not windows:
         return own
+    if len(lengths) < WARM_UP:  # the others were recorded: what they took is not what a step takes
+        return {**own, "samples_per_second": None, "step_ms": {**own["step_ms"], "count": len(lengths)}}
     per_step = own["samples_per_second"] * own["seconds"] / max(1, own["step_ms"]["count"])
     end_ns = ends[-1 - own["step_ms"]["count"]] + round(1e9 * own["seconds"])
     figures = {"median": statistics.median(lengths), "p05": lengths[len(lengths) // 20], "p95": lengths[-1 - len(lengths) // 20], "count": len(lengths)}

@@ -70,6 +70,23 @@ const SourceLoop* loop_around(const Case& examined, const model::Site& site) {
   return function == nullptr ? nullptr : loop_calling(examined, function->name);
 }
 
+/// The function a line stands in, unless it is a line of the training loop itself, where each has its own purpose.
+const SourceFunction* function_called(const Case& examined, const model::Site& site) {
+  const auto* file = examined.source.file(site.file);
+  if (file == nullptr) return nullptr;
+  const bool trains =
+      std::ranges::any_of(file->loops, [&](const SourceLoop& loop) { return loop.trains && inside(loop, site.line); });
+  return trains ? nullptr : file->function_at(site.line);
+}
+
+/// What `other` costs comes on top; the place stays.
+void join(LineGroup& group, LineGroup other) {
+  std::ranges::move(other.lines, std::back_inserter(group.lines));
+  group.ms += other.ms;
+  group.waiting_ms += other.waiting_ms;
+  group.change += other.change;
+}
+
 bool fills(const SourceLoop& loop) {
   return !loop.writes.empty() && (loop.depth >= 2 || loop.ranges > 0);
 }
@@ -82,6 +99,22 @@ std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cau
   for (const auto& charge : examined.evidence.attribution.charges) {
     if (charge.gpu_busy || charge.cause != cause || !charge.line.known()) continue;
     add(groups[charge.line], charge, by_line);
+  }
+  return sorted(std::move(groups));
+}
+
+std::vector<LineGroup> work_of_cause(const Case& examined, std::string_view cause, double least) {
+  Groups groups;
+  std::map<const SourceFunction*, model::Site> places;  // the first line of a function is its costliest
+  for (auto& line : lines_of_cause(examined, cause)) {
+    if (line.ms < least) break;
+    const auto* function = function_called(examined, line.site);
+    const auto place = function == nullptr ? line.site : places.emplace(function, line.site).first->second;
+    if (const auto found = groups.find(place); found != groups.end()) {
+      join(found->second, std::move(line));
+    } else {
+      groups.emplace(place, std::move(line));
+    }
   }
   return sorted(std::move(groups));
 }

@@ -21,6 +21,9 @@ struct LineGroup {
 /// The lines of one cause, the costliest first.
 std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cause);
 
+/// Those that cost at least `least` milliseconds; the ones of a function that the training loop calls are one group.
+std::vector<LineGroup> work_of_cause(const Case& examined, std::string_view cause, double least);
+
 /// The line that a cause costs most at. Backward pass and optimiser have one line each whatever they do: one of the
 /// forward pass is preferred, which tells more.
 model::Site main_line(const Case& examined, std::string_view cause);

@@ -8,6 +8,7 @@
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
+#include "fullwatt/explain/settings_in_force.hpp"
 
 namespace fullwatt::explain {
 namespace {
@@ -28,8 +29,15 @@ Match priced(const Case& examined, const LineGroup& group) {
   match.at(group.site).costs(group.ms, examined.gain(group.change), examined.step_ms());
   match.saw(examined.on_gpu() ? "GPU waits" : "Python works", ms_text(group.ms) + " ms of a step",
             match.facts["place"]);
-  if (const auto text = source_line(examined.evidence.run, group.site); !text.empty())
-    match.saw("line", base::printable(text, 160), match.facts["place"]);
+  const auto see = [&](const model::Site& line) {
+    const auto text = source_line(examined.evidence.run, line);
+    if (!text.empty()) match.saw("line", base::printable(text, 160), place_of(line));
+  };
+  see(group.site);
+  if (group.loop != nullptr) return match;  // its lines are told as a loop
+  for (const auto& line : group.lines) {
+    if (line != group.site) see(line);
+  }
   return match;
 }
 
@@ -87,7 +95,7 @@ bool belongs_to_model(const Case& examined, const LineGroup& line) {
   double computing = 0;
   for (const auto cause : {cause::kForward, cause::kBackward, cause::kOptimizer}) {
     for (const auto& other : lines_of_cause(examined, cause)) {
-      if (other.site.file == line.site.file && other.site.line == line.site.line) computing += other.ms;
+      if (std::ranges::find(line.lines, other.site) != line.lines.end()) computing += other.ms;
     }
   }
   return computing >= line.ms / 2;
@@ -98,8 +106,8 @@ enum class Kind { work, log, data };
 Matches python_lines(const Case& examined, Kind wanted) {
   Matches matches;
   const auto targets = target_loops(examined);
-  for (const auto& group : lines_of_cause(examined, cause::kPython)) {
-    if (examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines) break;
+  for (const auto& group : work_of_cause(examined, cause::kPython, least_line(examined) * examined.step_ms())) {
+    if (matches.size() == kMostLines) break;
     if (stands_in(targets, group.site)) continue;  // named as a loop of its own
     const auto kind = logs(examined, group.site)         ? Kind::log
                       : makes_data(examined, group.site) ? Kind::data
