@@ -101,19 +101,23 @@ def outside_windows(own, windows):
     per_step = own["samples_per_second"] * own["seconds"] / max(1, own["step_ms"]["count"])
     end_ns = ends[-1 - own["step_ms"]["count"]] + round(1e9 * own["seconds"])
     figures = {"median": statistics.median(lengths), "p05": lengths[len(lengths) // 20], "p95": lengths[-1 - len(lengths) // 20], "count": len(lengths)}
-    mean = mean_between(ends, end_ns, windows)
+    mean = mean_between(ends, end_ns, windows, own.get("drained_step"))
     if mean is None:  # nobody can tell: a program may be many steps ahead of the GPU
         return {**own, "samples_per_second": None, "step_ms": figures}
     return {**own, "samples_per_second": 1e3 * per_step / mean, "step_ms": {**figures, "mean": mean}}
 
 
-def mean_between(ends, end_ns, windows):
-    """Milliseconds of a step, outside of windows. Where a window opens, where one has closed and at the end the GPU has done all its work; anywhere else the program may
-    be many steps ahead of it. The first window is left out, and what came before: CUPTI takes its time to load. None when there are too few steps."""
-    opened = [start for _, start, _ in windows[1:]] + [end_ns]
+def mean_between(ends, end_ns, windows, drained_step=None):
+    """Milliseconds of a step, outside of windows. After `drained_step`, where a window opens, where one has closed and at the end the GPU has done all its work; anywhere else
+    the program may be many steps ahead of it. None when there are too few steps."""
+    begins = [closed for _, _, closed in windows]
+    stops = [opened for _, opened, _ in windows[1:]] + [end_ns]
+    if drained_step is not None and drained_step < len(ends):
+        begins.insert(0, ends[drained_step])
+        stops.insert(0, windows[0][1])
     steps, length = 0, 0
-    for (_, _, closed), until in zip(windows, opened):
-        inside = [end for end in ends if closed <= end <= until]
+    for begin, until in zip(begins, stops):
+        inside = [end for end in ends if begin <= end <= until]
         if len(inside) > MARGIN:
             steps += len(inside) - (until == end_ns)  # the step in which a window opens ends behind its opening
             length += until - inside[0]

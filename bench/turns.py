@@ -14,16 +14,12 @@ import torch
 import truth
 from switches import SWITCHES
 
+sys.path.insert(0, str(truth.WORKLOADS))
+import common  # noqa: E402
+
 WARM_UP = 60  # steps; then the recorder's own hooks are in place
 GROUP_NS, LEAST_GROUP, MOST_GROUP = 40_000_000, 4, 40
 SETTLE = 3  # steps after the switch that do not count
-
-
-def drained_ns():
-    """Now, with all work of the GPU done: a program may be many steps ahead of it."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter_ns()
 
 
 class Turns:
@@ -43,16 +39,16 @@ class Turns:
         if self.switch is None:
             self.warm_up()
         elif self.steps == SETTLE:
-            self.started = drained_ns()
+            self.started = common.drained_ns()
         elif self.steps == SETTLE + self.size:
-            self.groups[self.on].append((drained_ns() - self.started) / 1e3 / self.size)
+            self.groups[self.on].append((common.drained_ns() - self.started) / 1e3 / self.size)
             self.begin()
 
     def warm_up(self):
         if self.steps == WARM_UP // 2:
-            self.started = drained_ns()
+            self.started = common.drained_ns()
         elif self.steps == WARM_UP:
-            pace = (drained_ns() - self.started) / (WARM_UP - WARM_UP // 2)
+            pace = (common.drained_ns() - self.started) / (WARM_UP - WARM_UP // 2)
             self.size = max(LEAST_GROUP, min(MOST_GROUP, int(GROUP_NS / pace)))
             self.switch = self.make_switch()
             self.begin()
@@ -83,9 +79,6 @@ def train_shortest(turns, device, seconds):
 
 
 def train_workload(turns, name, seconds):
-    sys.path.insert(0, str(truth.WORKLOADS))
-    import common
-
     step = common.Meter.step
 
     def step_and_turn(meter, samples):

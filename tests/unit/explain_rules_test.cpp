@@ -433,10 +433,40 @@ TEST(SyncRulesTest, ASyncIsNamedAfterWhatTheLineDoes) {
   OneLine device(cause::kSyncDrain, "  timer.stop()");
   device.call("cudaDeviceSynchronize", "sync", 1, 0, false);
   EXPECT_EQ(device.check("synchronize-each-step").size(), 1U);
+  OneLine context(cause::kSyncDrain, "  timer.stop()");
+  context.call("cuCtxSynchronize", "sync", 1, 0, false);
+  EXPECT_EQ(context.check("synchronize-each-step").size(), 1U);
 
   OneLine unknown(cause::kSyncDrain, "  picked = torch.nonzero(mask)");
   EXPECT_EQ(unknown.check("dynamic-shape-sync").size(), 1U);
   EXPECT_TRUE(unknown.check("sync-each-step").empty());
+}
+
+TEST(PythonRulesTest, LinesOfAFunctionThatIsCalledAreOneFinding) {
+  OneLine log(cause::kPython, "dump(record)\nflush()\nprepare()\nscale()\nloss.backward()");
+  const auto charge = [](int line, double ms, HostPhase phase = HostPhase::rest) {
+    return Charge{std::string(cause::kPython), false, phase, {kTrainFile, line, line < 3 ? "write" : "train"}, ms};
+  };
+  log.attribution.charges = {charge(1, 10), charge(2, 8), charge(3, 12), charge(4, 11),
+                             charge(5, 1, HostPhase::backward)};
+  log.source.files.push_back({.path = kTrainFile,
+                              .error = "",
+                              .functions = {{"write", "Log.write", 1, 2, {}}, {"train", "train", 3, 5, {}}},
+                              .calls = {},
+                              .assignments = {},
+                              .comparisons = {},
+                              .truths = {},
+                              .loops = {},
+                              .uses = {},
+                              .loaders = {},
+                              .fields = {},
+                              .references = {}});
+  const auto found = log.check("python-per-step");
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].site.line, 1);
+  EXPECT_EQ(found[0].charged_ms, 18) << "both lines of write";
+  EXPECT_EQ(found[1].site.line, 3);
+  EXPECT_EQ(found[2].site.line, 4);
 }
 
 TEST(CopyRulesTest, ABlockingCopyIsNamedAfterItsMemoryAndSize) {

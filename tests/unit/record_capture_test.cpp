@@ -56,8 +56,9 @@ TEST_F(CaptureTest, AWindowOfCausesHoldsCallsByTheirPlainNames) {
   capture_->phase(Phase::data, 5, 10, 0);
   capture_->close();
   const auto process = recorded();
-  ASSERT_EQ(process.calls.size(), 1U);
+  ASSERT_EQ(process.calls.size(), 2U);
   EXPECT_EQ(process.text(process.calls[0].name), "cuLaunchKernel");
+  EXPECT_EQ(process.text(process.calls[1].name), "cudaDeviceSynchronize");
   EXPECT_EQ(process.calls[0].thread, static_cast<std::uint32_t>(::gettid()));
   EXPECT_GE(process.calls[0].end_ns, process.calls[0].start_ns);
   ASSERT_EQ(process.phases.size(), 1U);

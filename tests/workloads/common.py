@@ -41,6 +41,13 @@ def nobody_watching():
             table.update(entries)
 
 
+def drained_ns():
+    """Now, with all work of the GPU done: a program may be many steps ahead of it."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter_ns()
+
+
 class Meter:
     """The program's own clock: `step` ends a training step and tells whether to go on."""
 
@@ -58,6 +65,7 @@ class Meter:
         self.options = parser.parse_args()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.ends, self.samples = [], []
+        self.over = None
         self.waits, self.costs = [], []  # (step, seconds)
         torch.manual_seed(0)
 
@@ -75,16 +83,17 @@ class Meter:
         self.costs.append((len(self.ends), time.perf_counter() - started))
 
     def step(self, samples):
-        now = time.perf_counter_ns()
+        now = drained_ns() if len(self.ends) == self.WARM_UP else time.perf_counter_ns()
         self.ends.append(now)
         self.samples.append(samples)
-        return len(self.ends) != self.options.steps and now - self.ends[0] < self.options.seconds * 1e9
+        goes_on = len(self.ends) != self.options.steps and now - self.ends[0] < self.options.seconds * 1e9
+        if not goes_on:
+            self.over = drained_ns()
+        return goes_on
 
     def finish(self, loss=None, run_step=None):
         """Ends the measurement. `run_step` is a step without its waits, for the busy time of the GPU."""
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-        result = self.result(time.perf_counter_ns())
+        result = self.result(self.over or drained_ns())
         result["loss"] = None if loss is None else float(loss.detach()).hex()
         print("steps={steps} seconds={seconds:.2f} samples_per_second={samples_per_second:.1f}".format(**result), flush=True)
         if self.options.json and os.environ.get("RANK", "0") == "0":
@@ -131,7 +140,7 @@ class Meter:
             "data_ms": self.per_step(self.waits, first), "planted_ms": self.per_step(self.costs, first),
         }
         if self.options.trace:
-            result["ends_ns"] = self.ends
+            result.update(ends_ns=self.ends, drained_step=self.WARM_UP)
         return result
 
     def per_step(self, costs, first):

@@ -70,13 +70,16 @@ const SourceLoop* loop_around(const Case& examined, const model::Site& site) {
   return function == nullptr ? nullptr : loop_calling(examined, function->name);
 }
 
-/// The function a line stands in, unless it is a line of the training loop itself, where each has its own purpose.
+/// The function a line stands in, unless it is the one that trains: there each line has a purpose of its own.
 const SourceFunction* function_called(const Case& examined, const model::Site& site) {
   const auto* file = examined.source.file(site.file);
-  if (file == nullptr) return nullptr;
-  const bool trains =
-      std::ranges::any_of(file->loops, [&](const SourceLoop& loop) { return loop.trains && inside(loop, site.line); });
-  return trains ? nullptr : file->function_at(site.line);
+  const auto* function = file == nullptr ? nullptr : file->function_at(site.line);
+  if (function == nullptr) return nullptr;
+  const bool trains = std::ranges::any_of(examined.evidence.attribution.charges, [&](const Charge& charge) {
+    return (charge.phase == HostPhase::backward || charge.phase == HostPhase::optimizer) &&
+           charge.line.file == site.file && file->function_at(charge.line.line) == function;
+  });
+  return trains ? nullptr : function;
 }
 
 /// What `other` costs comes on top; the place stays.

@@ -30,7 +30,7 @@ AtLine calls_at(const Case& examined, const model::Site& site) {
     if (use.line != site || (use.category != "sync" && use.category != "copy")) continue;
     if (use.category == "sync") found.count += use.count;
     found.bytes += use.bytes;
-    found.device = found.device || base::contains(use.name, "DeviceSynchronize");
+    found.device = found.device || mentions(use.name, {"DeviceSynchronize", "CtxSynchronize"});
   }
   return found;
 }

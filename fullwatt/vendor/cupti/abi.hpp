@@ -21,21 +21,25 @@ constexpr std::uint32_t kKindFill = 2;
 constexpr std::uint32_t kKindConcurrentKernel = 10;
 
 constexpr std::uint32_t kDomainDriver = 1;
+constexpr std::uint32_t kDomainRuntime = 2;
 constexpr std::uint32_t kFlushForced = 1;
 constexpr std::uint32_t kSiteEnter = 0;
 constexpr std::uint32_t kSiteExit = 1;
 constexpr std::size_t kAlignment = 8;
 
 /// The calls that are recorded, by CUPTI's numbers (cupti_driver_cbid.h): those that launch, copy, fill, wait, allocate
-/// or load. All of them are the driver's, which the runtime calls in turn: listening to the runtime, too, would cost
-/// every one of its calls, and PyTorch calls cudaGetDevice ten times for each of these.
+/// or load. They are the driver's, which the runtime calls in turn: hearing of both costs twice.
 constexpr std::uint32_t kCalls[] = {
-    17,  18,  19,  20,  21,  38,  39,  121, 126, 216, 218, 220, 222, 224, 226, 243, 244, 245, 249, 250, 251, 252,
-    253, 254, 271, 276, 277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 289, 290, 291, 292, 293, 294,
-    301, 302, 305, 306, 307, 318, 319, 320, 321, 365, 371, 379, 397, 398, 399, 400, 401, 402, 403, 404, 405, 406,
-    407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 418, 419, 420, 421, 422, 423, 424, 425, 426, 427, 428, 429,
-    430, 431, 432, 433, 440, 442, 467, 468, 477, 478, 480, 513, 514, 515, 527, 528, 549, 550, 551, 552, 553, 578,
-    598, 599, 600, 601, 611, 612, 643, 652, 653, 656, 657, 678, 679, 716, 717, 776, 777, 778, 779};
+    17,  18,  19,  20,  21,  38,  39,  121, 126, 216, 218, 220, 222, 224, 226, 243, 244, 245, 249, 250, 251, 252, 253,
+    254, 271, 276, 277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 289, 290, 291, 292, 293, 294, 301, 302,
+    305, 306, 307, 318, 319, 320, 321, 365, 371, 379, 397, 398, 399, 400, 401, 402, 403, 404, 405, 406, 407, 408, 409,
+    410, 411, 412, 413, 414, 415, 416, 418, 419, 420, 421, 422, 423, 424, 425, 426, 427, 428, 429, 430, 431, 432, 433,
+    440, 442, 467, 468, 477, 478, 480, 513, 514, 515, 527, 528, 549, 550, 551, 552, 553, 578, 598, 599, 600, 601, 611,
+    612, 643, 652, 653, 656, 657, 678, 679, 716, 717, 776, 777, 778, 779, 796, 797, 798, 799, 800};
+
+/// And the runtime's that do not come by those (cupti_runtime_cbid.h): cudaThreadSynchronize, cudaDeviceSynchronize.
+/// Each call of the runtime has a switch of its own, so that no other one gets slower.
+constexpr std::uint32_t kRuntimeCalls[] = {126, 165};
 
 struct KernelHead {
   std::uint32_t kind;

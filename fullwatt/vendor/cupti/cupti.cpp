@@ -56,6 +56,7 @@ std::uint64_t monotonic_ns() {
 struct Call {
   std::uint64_t start_ns;
   std::uint64_t end_ns;
+  std::uint32_t domain;
   std::uint32_t id;
   std::uint32_t correlation;
   std::uint32_t thread;
@@ -70,12 +71,13 @@ class Calls {
     count_ = 0;
     window_.fetch_add(1);
   }
-  void at(std::uint32_t id, const abi::CallbackHead& head) {
+  void at(std::uint32_t domain, std::uint32_t id, const abi::CallbackHead& head) {
     thread_local Open open;
     if (head.site == abi::kSiteEnter) {
       // A call that a call makes is a part of it.
-      if (open.window != window_) open = {window_, {monotonic_ns(), 0, id, head.correlation, thread()}};
-    } else if (open.window == window_ && open.call.id == id && open.call.correlation == head.correlation) {
+      if (open.window != window_) open = {window_, {monotonic_ns(), 0, domain, id, head.correlation, thread()}};
+    } else if (open.window == window_ && open.call.domain == domain && open.call.id == id &&
+               open.call.correlation == head.correlation) {
       open.window = 0;
       open.call.end_ns = monotonic_ns();
       const auto place = count_.fetch_add(1, std::memory_order_relaxed);
@@ -236,8 +238,7 @@ Activity call(const Functions& f, const Call& seen) {
   activity.correlation = seen.correlation;
   activity.thread = seen.thread;
   const char* name = nullptr;
-  if (f.callback_name != nullptr && f.callback_name(abi::kDomainDriver, seen.id, &name) == abi::kSuccess &&
-      name != nullptr)
+  if (f.callback_name != nullptr && f.callback_name(seen.domain, seen.id, &name) == abi::kSuccess && name != nullptr)
     activity.name = name;
   return activity;
 }
@@ -274,10 +275,10 @@ void buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
 }
 
 /// Notes calls. And CUPTI may be taken out only at the exit of one (kineto#686: elsewhere it races and crashes).
-void at_api_call(void*, std::uint32_t, std::uint32_t id, const void* data) {
+void at_api_call(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
   const auto& head = *static_cast<const abi::CallbackHead*>(data);
   if (!finalize_now) {
-    seat().calls.at(id, head);
+    seat().calls.at(domain, id, head);
   } else if (head.site == abi::kSiteExit) {
     finalize_now = false;
     seat().functions.finalize();
@@ -303,7 +304,11 @@ void leave(Seat& own) {
 
 /// Callbacks of the calls that matter, on or off. Numbers that a version does not know are passed over.
 void listen(const Seat& own, bool yes) {
-  for (const auto id : abi::kCalls) own.functions.enable_callback(yes ? 1 : 0, own.subscriber, abi::kDomainDriver, id);
+  const auto turn = [&](std::uint32_t domain, std::span<const std::uint32_t> ids) {
+    for (const auto id : ids) own.functions.enable_callback(yes ? 1 : 0, own.subscriber, domain, id);
+  };
+  turn(abi::kDomainDriver, abi::kCalls);
+  turn(abi::kDomainRuntime, abi::kRuntimeCalls);
 }
 
 base::Result<void> enable_kinds(const Functions& f) {

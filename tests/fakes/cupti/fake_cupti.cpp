@@ -57,9 +57,9 @@ struct State {
 };
 State state;
 
-constexpr std::uint32_t kDomainRuntime = 2;
 constexpr std::uint32_t kGetDevice = 17;
 constexpr std::uint32_t kLaunch = 211;
+constexpr std::uint32_t kSynchronize = 165;
 constexpr std::uint32_t kDriverLaunch = 307;
 constexpr std::uint32_t kDriverGetContext = 304;
 
@@ -75,12 +75,18 @@ void call_back_if_wanted(std::uint32_t site, std::uint32_t domain, std::uint32_t
 
 /// The runtime's launch, which calls the driver's, and a call that nobody asked for.
 void launch() {
-  call_back_if_wanted(abi::kSiteEnter, kDomainRuntime, kGetDevice);
-  call_back_if_wanted(abi::kSiteExit, kDomainRuntime, kGetDevice);
-  call_back_if_wanted(abi::kSiteEnter, kDomainRuntime, kLaunch);
+  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kGetDevice);
+  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kGetDevice);
+  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kLaunch);
   call_back_if_wanted(abi::kSiteEnter, abi::kDomainDriver, kDriverLaunch);
   call_back_if_wanted(abi::kSiteExit, abi::kDomainDriver, kDriverLaunch);
-  call_back_if_wanted(abi::kSiteExit, kDomainRuntime, kLaunch);
+  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kLaunch);
+}
+
+/// The runtime's way of waiting, which no call of the driver's tells of.
+void synchronize() {
+  call_back_if_wanted(abi::kSiteEnter, abi::kDomainRuntime, kSynchronize);
+  call_back_if_wanted(abi::kSiteExit, abi::kDomainRuntime, kSynchronize);
 }
 
 void api_call_ends() {
@@ -171,6 +177,7 @@ abi::Result cuptiEnableCallback(std::uint32_t on, abi::Subscriber, std::uint32_t
   } else {
     state.callbacks.insert({domain, id});
     if (domain == abi::kDomainDriver && id == kDriverLaunch) launch();
+    if (domain == abi::kDomainRuntime && id == kSynchronize) synchronize();
   }
   return abi::kSuccess;
 }
@@ -196,9 +203,9 @@ abi::Result cuptiGetResultString(abi::Result code, const char** text) {
   *text = code == 35 ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" : "CUPTI_ERROR";
   return abi::kSuccess;
 }
-abi::Result cuptiGetCallbackName(std::uint32_t, std::uint32_t id, const char** name) {
+abi::Result cuptiGetCallbackName(std::uint32_t domain, std::uint32_t id, const char** name) {
   if (id > 600) return 1;
-  *name = "cuLaunchKernel_ptsz";
+  *name = domain == abi::kDomainRuntime ? "cudaDeviceSynchronize_v3020" : "cuLaunchKernel_ptsz";
   return abi::kSuccess;
 }
 abi::Result cuptiFinalize() {
