@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include "fullwatt/engine/step_graph.hpp"
+
 namespace fullwatt::engine {
 namespace {
 
@@ -32,12 +34,11 @@ class RandomState {
   std::vector<at::Tensor> states_;
 };
 
+/// A graph counts its random numbers by itself: set back, it would draw others, and nobody would be told.
 RandomState random_state(at::Device device) {
-  try {
-    return RandomState(device);
-  } catch (const c10::Error&) {
-    TORCH_CHECK(false, "dropout that is computed again (train.activation_checkpointing) cannot be in a graph");
-  }
+  TORCH_CHECK(!StepGraph::is_recording(),
+              "dropout that is computed again (train.activation_checkpointing) cannot be in a graph");
+  return RandomState(device);
 }
 
 /// Draws from an earlier state while it lives.

@@ -15,6 +15,9 @@ class StepGraph {
   /// optimiser's state and random numbers are then what they were. The error says why it cannot be recorded.
   static base::Result<std::unique_ptr<StepGraph>> record(Step& step, const Fields& example, std::uint64_t parts);
 
+  /// Whether the calling thread records one: what it asks the GPU for is noted, not computed.
+  static bool is_recording();
+
   StepGraph() = default;
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;

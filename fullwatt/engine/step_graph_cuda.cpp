@@ -11,6 +11,8 @@
 namespace fullwatt::engine {
 namespace {
 
+thread_local bool recording = false;
+
 /// What a rehearsal must leave as it was.
 class Snapshot {
  public:
@@ -54,10 +56,13 @@ class CudaStepGraph final : public StepGraph {
     step_.forget_losses();
     c10::cuda::getCurrentCUDAStream().synchronize();
     graph_.capture_begin();
+    recording = true;
     try {
       whole_step();
+      recording = false;
       graph_.capture_end();
     } catch (...) {
+      recording = false;
       end_capture();
       before.free_generator();
       before.restore();
@@ -111,6 +116,10 @@ base::Result<std::unique_ptr<StepGraph>> StepGraph::record(Step& step, const Fie
     return base::fail(base::Error::Kind::unavailable, base::printable(error.what_without_backtrace(), 200));
   }
   return graph;
+}
+
+bool StepGraph::is_recording() {
+  return recording;
 }
 
 }  // namespace fullwatt::engine

@@ -9,4 +9,8 @@ base::Result<std::unique_ptr<StepGraph>> StepGraph::record(Step& /*step*/, const
   return base::fail(base::Error::Kind::unavailable, "fullwatt-train was built without CUDA");
 }
 
+bool StepGraph::is_recording() {
+  return false;
+}
+
 }  // namespace fullwatt::engine
