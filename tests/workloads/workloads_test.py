@@ -10,6 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
+import running
 import spool
 import truth
 import verdicts
@@ -73,6 +74,35 @@ class Reading(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "spool-7.fw").write_bytes(header + bytes(2 * 128 + 3 * 96) + text + window)
             self.assertEqual(spool.windows(pathlib.Path(folder)), [("causes", 1000, 1500)])
+
+
+class Measuring(unittest.TestCase):
+    """Steps of 10 ms; those of a window take 30."""
+
+    MS = 1_000_000
+
+    def own(self, before, inside, after):
+        ends = [0]
+        for length in [10] * before + [30] * inside + [10] * after:
+            ends.append(ends[-1] + length * self.MS)
+        window = ("causes", ends[before] - 1000, ends[before + inside])  # it opens at the end of a step, a moment before the program notes it
+        seconds = (ends[-1] - ends[10]) / 1e9
+        own = {"ends_ns": ends, "drained_step": 10, "seconds": seconds, "samples_per_second": 4 * (len(ends) - 11) / seconds, "step_ms": {"median": 10.0, "mean": 12.0, "count": len(ends) - 11}}
+        return own, [window]
+
+    def test_steps_of_windows_do_not_count(self):
+        own = running.outside_windows(*self.own(60, 20, 60))
+        self.assertAlmostEqual(own["step_ms"]["mean"], 10.0, places=3)
+        self.assertAlmostEqual(own["samples_per_second"], 400.0, places=1)
+
+    def test_too_few_others_give_no_figure(self):
+        own = running.outside_windows(*self.own(12, 40, 4))
+        self.assertIsNone(own["samples_per_second"])
+
+    def test_what_came_before_the_first_window_counts_from_where_the_gpu_was_idle(self):
+        own, windows = self.own(60, 20, 2)
+        self.assertAlmostEqual(running.mean_between(own["ends_ns"], own["ends_ns"][-1], windows, 10), 10.0, places=3)
+        self.assertIsNone(running.mean_between(own["ends_ns"], own["ends_ns"][-1], windows))
 
 
 class Judging(unittest.TestCase):
