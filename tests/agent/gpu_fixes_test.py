@@ -57,13 +57,20 @@ class CacheOnGpuTest(OnGpu):
         fixed = self.both([self.CACHE], DATA + LOOP.replace('batch["y"].cuda().float()', 'torch.from_numpy(batch["y"].numpy() + 1).cuda().float()'))
         self.assertIn("0.0 GB of them on cuda:0", self.fix(fixed, "sample-cache")["text"])
 
-    def test_a_late_use_on_the_cpu_is_right(self):
-        late = """
+    LATE = """
         if len(seen) % 7 == 6:
             print(batch["x"].numpy().sum(), batch["y"].tolist(), batch["x"][0].mean().item(), batch["x"][1].to("cuda").sum().item())
         seen.append(1)
         loss = ("""
-        self.both([self.CACHE], "seen = []\n" + DATA + LOOP.replace("\n        loss = (", late))
+
+    def test_a_late_use_on_the_cpu_is_right(self):
+        self.both([self.CACHE], "seen = []\n" + DATA + LOOP.replace("\n        loss = (", self.LATE))
+
+    def test_batches_are_sent_ahead_where_the_samples_do_not_fit(self):
+        ahead = {"id": "sample-cache", "gigabytes": 1, "gpu_gigabytes": 0, "ahead": True}
+        for loop in (LOOP, LOOP.replace("\n        loss = (", self.LATE)):
+            fixed = self.both([ahead], "seen = []\n" + DATA + loop)
+            self.assertIn("sent ahead of their steps", self.fix(fixed, "sample-cache")["text"])
 
     def test_a_row_of_a_batch_is_sent(self):
         whole = LOOP.replace("batch_size=6", "batch_size=1").replace("Data()", "Wholes()").replace('batch["x"].to', 'batch["x"][0].to').replace('batch["y"].cuda()', 'batch["y"][0].cuda()')

@@ -3,13 +3,16 @@
 import copy
 import io
 import unittest
+from unittest import mock
 
 import numpy
 import torch
 
 from support import ROOT  # noqa: F401  (the agent's path)
 
+from fullwatt.fixes import promised
 from fullwatt.fixes.promised import LEARNING_BATCHES, Order, Placement, make_kind
+from fullwatt.fixes.sending import Sent
 
 KIND = make_kind(torch)
 HOST = torch.arange(12.0).reshape(3, 4)
@@ -83,6 +86,58 @@ class PlacementTest(unittest.TestCase):
             told = placement.learned()
         self.assertIn("only sent", told)
         self.assertFalse(placement.is_learning or placement.is_whole)
+
+
+class Arrived:
+    """Stands for an event, a stream and a sender."""
+
+    def __init__(self, *_):
+        self.waited = []
+
+    def send(self, leaf, places):
+        host = leaf.index_select(0, places.host)
+        return Sent(mock.Mock(), host, mock.Mock(wraps=host + 100, device=torch.device("cpu"), record_stream=self.waited.append), self)
+
+
+class SendingTest(unittest.TestCase):
+    def decided(self, free=1 << 30, goes_ahead=True, sender=Arrived):
+        """A placement of samples that do not fit, which the program was seen to send."""
+        placement = Placement(torch, [HOST], 16, goes_ahead)
+        placement._left, placement._sent, placement._longest = 1, [torch.device("cpu")], 2
+        with mock.patch.object(torch.cuda, "mem_get_info", return_value=(free, free)), mock.patch.object(promised, "Sender", sender):
+            return placement, placement.learned()
+
+    def part(self, placement):
+        return placement.gather(Order(torch.tensor([1, 2, 0])).part(1, 3))[0]
+
+    def test_what_does_not_fit_is_sent_ahead(self):
+        placement, told = self.decided()
+        self.assertIn("do not fit", told)
+        self.assertIn("sent ahead", told)
+        self.assertFalse(placement.is_whole, "its batches are made here")
+        given = self.part(placement)
+        self.assertNotIsInstance(given.to("cpu"), torch.Tensor, "what was sent arrives")
+        self.assertTrue(torch.equal(given.to("cpu"), HOST[[2, 0]]), "whoever asks again gets a copy")
+
+    def test_what_the_program_changes_here_is_what_it_sends(self):
+        given = self.part(self.decided()[0])
+        given.mul_(2)
+        self.assertTrue(torch.equal(given.to("cpu"), 2 * HOST[[2, 0]]))
+
+    def test_nobody_sends_where_there_is_no_room_or_nobody_goes_ahead(self):
+        for options in ({"free": 64}, {"goes_ahead": False}):
+            placement, told = self.decided(**options)
+            self.assertNotIn("ahead", told)
+            self.assertIs(type(self.part(placement)), torch.Tensor)
+
+    def test_a_gpu_that_is_full_after_all_ends_it(self):
+        class Full(Arrived):
+            def send(self, leaf, places):
+                raise RuntimeError("CUDA out of memory")
+
+        placement, _ = self.decided(sender=Full)
+        self.assertTrue(torch.equal(self.part(placement), HOST[[2, 0]]))
+        self.assertEqual(placement._is_sent, [False])
 
 
 if __name__ == "__main__":

@@ -67,15 +67,17 @@ class Caches:
             return None
         if self._iterator_class is None:
             self._iterator_class = make_iterator_class(self._tools.torch)
-        is_known = not ahead.why_not(self._tools.torch, loader)
-        return self._iterator_class(loader, packed, is_known, self._goes_ahead and is_known)
+        return self._iterator_class(loader, packed, not ahead.why_not(self._tools.torch, loader), self._may_go_ahead(loader))
+
+    def _may_go_ahead(self, loader):
+        return self._goes_ahead and not ahead.why_not(self._tools.torch, loader)
 
     def _try_to_pack(self, loader):
         report = self._tools.report
         try:
             start = time.monotonic()
             packed = pack(self._tools, loader, self._most_bytes, self._workers)
-            packed.place(self._most_on_gpu)
+            packed.place(self._most_on_gpu, self._may_go_ahead(loader))
         except Exception as error:
             if report.state(NAME) != "in-force":
                 report.refused(NAME, str(error) if isinstance(error, Refused) else "fetching raised %s: %s" % (type(error).__name__, error))
@@ -102,9 +104,9 @@ class Packed:
         self._told = ("", 0.0)
         self._until_audit = self._distance = FIRST_AUDIT
 
-    def place(self, most_bytes):
-        """Samples may go to the GPU, as many bytes of them."""
-        self.placement = Placement(self._tools.torch, self._leaves, most_bytes)
+    def place(self, most_bytes, goes_ahead):
+        """Samples may go to the GPU, as many bytes of them; others ahead of their steps."""
+        self.placement = Placement(self._tools.torch, self._leaves, most_bytes, goes_ahead)
 
     def tell(self, text, once_s):
         """It serves."""

@@ -4,6 +4,9 @@ What it gets is a promise: a tensor of the CPU as far as it can tell. When it se
 it happens to an ordinary tensor of the CPU, made at that moment.
 """
 
+from .ahead import DEPTH
+from .sending import Sender
+
 LEARNING_BATCHES = 3  # in which it shows which parts of a batch go to a GPU, and which are used on the CPU
 SHARE_OF_FREE = 0.5  # of the GPU's memory that is free then
 
@@ -40,14 +43,18 @@ class Places:
 
 
 class Placement:
-    """Learns which parts of the batches go to a GPU, and keeps their samples there."""
+    """Learns which parts of the batches go to a GPU, and keeps their samples there; where they do not fit, and batches are made ahead of their steps, it sends these."""
 
-    def __init__(self, torch, leaves, most_bytes):
+    def __init__(self, torch, leaves, most_bytes, goes_ahead=False):
         self._torch = torch
         self._leaves = leaves
         self._most_bytes = most_bytes
+        self._goes_ahead = goes_ahead
         self._kind = make_kind(torch)
-        self._left = LEARNING_BATCHES if most_bytes > 0 and torch.cuda.is_available() else 0
+        self._left = LEARNING_BATCHES if (most_bytes > 0 or goes_ahead) and torch.cuda.is_available() else 0
+        self._longest = 0  # samples of a batch
+        self._sender = None
+        self._is_sent = [False] * len(leaves)
         self._sent = [None] * len(leaves)
         self._used = [False] * len(leaves)
         self._there = [None] * len(leaves)  # the samples on the GPU
@@ -65,6 +72,7 @@ class Placement:
     def gather(self, places):
         """The parts of the batch of these samples."""
         if self.is_learning:
+            self._longest = max(self._longest, len(places))
             return [self._watched(number, leaf.index_select(0, places.host)) for number, leaf in enumerate(self._leaves)]
         return [self._part(number, places) for number in range(len(self._leaves))]
 
@@ -74,15 +82,36 @@ class Placement:
         if self._left > 0:
             return ""
         wanted = [number for number, device in enumerate(self._sent) if device is not None and not self._used[number]]
-        room = min([self._most_bytes] + [int(SHARE_OF_FREE * self._torch.cuda.mem_get_info(self._sent[number])[0]) for number in wanted])
-        size = sum(self._leaves[number].nbytes for number in wanted)
         if not wanted:
             return "no part of a batch is only sent to a GPU"
+        free = min(int(SHARE_OF_FREE * self._torch.cuda.mem_get_info(self._sent[number])[0]) for number in wanted)
+        room = min(self._most_bytes, free)
+        size = sum(self._leaves[number].nbytes for number in wanted)
         if size > room:
-            return "the %.1f GB of them do not fit on the GPU, where there is room for %.1f" % (size / 1e9, room / 1e9)
+            told = "the %.1f GB of them do not fit on the GPU, where there is room for %.1f" % (size / 1e9, room / 1e9)
+            return told + ("; batches are sent ahead of their steps" if self._send_ahead(wanted, free) else "")
         for number in wanted:
             self._there[number] = self._leaves[number].to(self._sent[number])
         return "%.1f GB of them on %s" % (size / 1e9, self._sent[wanted[0]])
+
+    def _send_ahead(self, wanted, free):
+        """Whether they are, from now on."""
+        batch = sum(self._leaves[number].nbytes // len(self._leaves[number]) for number in wanted) * self._longest
+        if not self._goes_ahead or (DEPTH + 2) * batch > free or len({self._sent[number] for number in wanted}) > 1:
+            return False
+        self._sender = Sender(self._torch, self._sent[wanted[0]])
+        for number in wanted:
+            self._is_sent[number] = True
+        return True
+
+    def _sent_part(self, number, places):
+        """On its way to the GPU; None when there is no room for it after all."""
+        try:
+            part = self._sender.send(self._leaves[number], places)
+        except RuntimeError:  # out of memory, there or of the pinned kind here
+            self._is_sent[number] = False
+            return None
+        return self._kind(part.host, make_host=lambda: part.host, make=part.take, device=part.device)
 
     def _watched(self, number, host):
         def sent(device):
@@ -95,6 +124,9 @@ class Placement:
 
     def _part(self, number, places):
         leaf, there = self._leaves[number], self._there[number]
+        sent = self._sent_part(number, places) if self._is_sent[number] else None
+        if sent is not None:
+            return sent
         if there is None:
             return leaf.index_select(0, places.host)
         like = leaf[:1].expand((len(places),) + leaf.shape[1:])
