@@ -75,6 +75,9 @@ loss = train(*data[:])
 """ + COUNTERS
 
 
+EARLY = not hasattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")  # such compilers leave the hooks of optimisers outside of what they compile
+
+
 class CompileTest(Case):
     maxDiff = None
 
@@ -90,7 +93,7 @@ class CompileTest(Case):
 
     def comparable(self, seen):
         """Early compilers strip optimisers of their hooks; the hook we put there instead is one more frame they look at."""
-        if not hasattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy"):
+        if EARLY:
             seen["counters"]["frames"] = seen["counters"]["unimplemented"] = None
         return seen
 
@@ -111,11 +114,11 @@ class CompileTest(Case):
 
     def test_a_compiled_optimiser_compiles_as_often_as_alone(self):
         outcome = self.same_with_and_without(COMPILED_OPTIMIZER)
-        self.assertEqual(outcome.facts("optimizer"), [])
+        self.assertEqual(len(outcome.facts("optimizer")), 1 if EARLY else 0)
 
     def test_a_compiled_step_compiles_as_often_as_alone_and_its_backward_is_the_step(self):
         outcome = self.same_with_and_without(COMPILED_STEP)
-        self.assertEqual(len(outcome.calls("step")), 31 - 19)
+        self.assertEqual(len(outcome.calls("step")), 31 if EARLY else 31 - 19)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A trial of `tune`: it ends where it should, without the program's own end, and knows every loss."""
 
+import inspect
 import json
 import os
 import struct
@@ -154,8 +155,9 @@ for step in range(3000):
         lines = outcome.out.strip().split("\n")
         kinds = [line.split()[0] for line in lines]
         self.assertIn("torch.bfloat16", kinds)
-        self.assertIn("torch.float32", kinds[kinds.index("torch.bfloat16"):])
-        self.assertIn("True", {line.split()[1] for line in lines})
+        if "fused" in inspect.signature(torch.optim.SGD).parameters:  # else the trial ends with the first fix
+            self.assertIn("torch.float32", kinds[kinds.index("torch.bfloat16"):])
+            self.assertIn("True", {line.split()[1] for line in lines})
 
     def test_what_cannot_be_applied_is_passed_over(self):
         outcome, told = self.turns([{"id": "channels-last"}, {"id": "threads", "count": 1}])
