@@ -1,7 +1,7 @@
 # What find_package(fullwatt) offers beside fullwatt::core where LibTorch is found: the target fullwatt::torch.
 set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/fullwatt)
 
-install(TARGETS fullwatt_api_torch fullwatt_engine fullwatt_engine_config fullwatt_engine_data fullwatt_engine_place fullwatt_engine_tensor_file
+install(TARGETS fullwatt_api_torch fullwatt_engine fullwatt_engine_config fullwatt_engine_data fullwatt_engine_place fullwatt_engine_tensor_file fullwatt_vendor_cuda_module fullwatt_vendor_nvrtc
   EXPORT fullwattTorchTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT fullwattTorchTargets NAMESPACE fullwatt:: DESTINATION ${folder})

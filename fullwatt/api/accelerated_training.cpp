@@ -214,6 +214,7 @@ DeviceCheck AcceleratedTraining::check() const {
 
 std::string AcceleratedTraining::graph() const {
   if (!config_.train.compile_model) return "no CUDA graph of the step: train.compile_model is false";
+  if (!config_.train.wants_graph()) return "no CUDA graph of the step: train.compile_mode wants none";
   if (accelerator_->step().pieces() > 1) return "no CUDA graph of the step: batches are computed in pieces";
   if (!accelerator_->told_of_graph().empty()) return accelerator_->told_of_graph();
   if (device().is_cpu()) return "no CUDA graph of the step: only a GPU has graphs";

@@ -148,7 +148,7 @@ void Accelerator::begin_random_anew() {
 }
 
 bool Accelerator::may_have_graph() const {
-  return config_.train.compile_model && device_.is_cuda() && parts_of_step() <= StepGraph::kMostParts &&
+  return config_.train.wants_graph() && device_.is_cuda() && parts_of_step() <= StepGraph::kMostParts &&
          step_->pieces() == 1 && place_.size == 1;
 }
 
@@ -186,9 +186,10 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   tell(train.compile_model && may_have_graph(), "train.compile_model", "a CUDA graph of each step",
        "LibTorch has no compiler");
   tell(train.compile_model && !may_have_graph(), "train.compile_model", "false",
-       !on_gpu           ? "LibTorch has no compiler, and only a GPU has graphs"
-       : place_.size > 1 ? "LibTorch has no compiler, and steps of several processes are no graph"
-                         : "LibTorch has no compiler, and a graph of so many batches would be too large");
+       !on_gpu                ? "LibTorch has no compiler, and only a GPU has graphs"
+       : !train.wants_graph() ? "LibTorch has no compiler, and train.compile_mode wants no graph"
+       : place_.size > 1      ? "LibTorch has no compiler, and steps of several processes are no graph"
+                              : "LibTorch has no compiler, and a graph of so many batches would be too large");
   tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
   tell(config_.data.device_cache_gb > 0 && !is_cached(data, delivery()), "data.device_cache_gb", "0",
        "the samples are larger");

@@ -9,7 +9,7 @@
 namespace fullwatt::engine {
 
 base::Result<std::unique_ptr<Task>> make_own_task(const ModelConfig& config) {
-  constexpr const char* kEntry = "fullwatt_model_1";  // the number counts changes of Task
+  constexpr const char* kEntry = "fullwatt_model_2";  // the number counts changes of Task
   constexpr const char* kRebuild =
       "Build it with the fullwatt and the PyTorch that are installed (examples/own_model).";
   const auto name = base::printable(config.library, 300);

@@ -18,7 +18,7 @@ struct OwnModel {
 }  // namespace fullwatt::engine
 
 #define FULLWATT_MODEL(Class)                                                                        \
-  extern "C" const fullwatt::engine::OwnModel* fullwatt_model_1() {                                  \
+  extern "C" const fullwatt::engine::OwnModel* fullwatt_model_2() {                                  \
     static const fullwatt::engine::OwnModel kModel{                                                  \
         TORCH_VERSION, sizeof(fullwatt::engine::ModelConfig),                                        \
         [](const fullwatt::engine::ModelConfig& config) -> std::unique_ptr<fullwatt::engine::Task> { \

@@ -12,6 +12,8 @@
 
 namespace fullwatt::engine {
 
+class NormKernels;
+
 /// The fields of a batch, on the device that trains.
 using Fields = std::map<std::string, at::Tensor>;
 
@@ -34,6 +36,8 @@ class Task {
   virtual Normalisation normalisation() const { return {}; }
   /// From now on activations are computed again in backward. False where there are none that it would save.
   virtual bool recompute() { return false; }
+  /// From now on batch norms are computed by these kernels; null: by torch's own. False where there are none.
+  virtual bool fuse(const c10::intrusive_ptr<NormKernels>& /*kernels*/) { return false; }
 };
 
 /// Every model of `models/`, by the name that a configuration gives.

@@ -1,5 +1,6 @@
 #include "fullwatt/engine/train.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "fullwatt/engine/accelerator.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
 #include "fullwatt/engine/device_check.hpp"
+#include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/gpu_card.hpp"
 #include "fullwatt/engine/open_samples.hpp"
 #include "fullwatt/engine/pictures.hpp"
@@ -22,6 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 using base::Error;
 using Clock = std::chrono::steady_clock;
+
+at::ScalarType numbers_in(Precision precision) {
+  if (precision == Precision::fp32) return at::kFloat;
+  return precision == Precision::fp16 ? at::kHalf : at::kBFloat16;
+}
 
 /// Everything that one training holds.
 class Training {
@@ -51,7 +58,27 @@ class Training {
         task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, in_force_, options_.place);
     if (!accelerator) return std::unexpected(accelerator.error());
     accelerator_ = *std::move(accelerator);
+    fuse_norms();
     return {};
+  }
+
+  /// The part of train.compile_model that is not the graph.
+  void fuse_norms() {
+    if (!config_.train.compile_model || !accelerator_->device().is_cuda() || !task_->fuse({})) return;
+    fused_ = fusable_norms();
+  }
+  base::Result<FusedNorms> fusable_norms() {
+    const auto& settings = accelerator_->step().settings();
+    if (!settings.channels_last) return base::fail(Error::Kind::unavailable, "train.channels_last is false");
+    const auto kernels = NormKernels::make(accelerator_->device(), numbers_in(settings.precision));
+    if (!kernels) return std::unexpected(kernels.error());
+    if (const auto same = verify(*kernels); !same) return std::unexpected(same.error());
+    const auto found = fused_norms(task_->network(), **kernels);
+    if (found.fitting == 0)
+      return base::fail(Error::Kind::unavailable,
+                        "none has a multiple of " + std::to_string((*kernels)->wide()) + " channels");
+    task_->fuse(*kernels);
+    return found;
   }
 
   /// What it decides where the configuration says nothing, and what it cannot do.
@@ -142,10 +169,26 @@ class Training {
                        .first_step = position_.step,
                        .resumed = resumed_,
                        .otherwise = otherwise()});
+    if (fused_) listener_.noted(told_of_norms());
+  }
+
+  std::string told_of_norms() const {
+    if (!*fused_) return "no fused batch norms: " + base::printable(fused_->error().message, 400);
+    return "fused batch norms: " + std::to_string((*fused_)->fitting) + " of " + std::to_string((*fused_)->all);
+  }
+
+  /// The graph is told already.
+  void add_norms(Otherwise& compile) const {
+    if (!*fused_) {
+      compile.why += "; no fused batch norms, as told below";
+    } else {
+      compile.value = (compile.value == "false" ? "" : compile.value + ", ") + "fused batch norms";
+    }
   }
 
   std::vector<Otherwise> otherwise() const {
     auto found = accelerator_->otherwise(*data_);
+    if (fused_) add_norms(*std::ranges::find(found, "train.compile_model", &Otherwise::name));
     const auto given = settings_of(config_);
     const auto now = settings_of(in_force_);
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -336,6 +379,7 @@ class Training {
   Config in_force_;  ///< as the model takes it
   std::unique_ptr<Task> task_;
   std::unique_ptr<Accelerator> accelerator_;
+  std::optional<base::Result<FusedNorms>> fused_;  ///< nothing where none are wanted
   std::unique_ptr<DataSet> data_;
   std::unique_ptr<Batches> batches_;
   Position position_;

@@ -162,7 +162,7 @@ class GpuAugmentTest(AugmentCase):
         graphs = self.losses_of(**settings)
         self.assertEqual(len(set(graphs)), len(graphs))
         self.assertEqual(self.losses_of(**settings), graphs)
-        np.testing.assert_allclose(self.losses_of(train_compile_model="false", **settings), graphs, rtol=1e-3)
+        np.testing.assert_allclose(self.losses_of(train_compile_mode="max-autotune-no-cudagraphs", **settings), graphs, rtol=1e-3)
         self.losses_of(**{**settings, "train_epochs": 1})
         self.train(self.configure(RESNET, **settings))
         self.assertEqual(self.losses(), graphs)

@@ -8,9 +8,11 @@ os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuDNN's recurrent kernels a
 import numpy as np
 import torch
 from oracle_test import OracleTest as Oracle
+from recomputed_test import KEYPOINT, RESNET, RecomputedCase
 from support import EngineCase
 
 GRAPH = "each step is one CUDA graph"
+WITHOUT_GRAPH = {"train_compile_mode": "max-autotune-no-cudagraphs"}
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "no GPU")
@@ -73,6 +75,49 @@ class GraphTest(EngineCase):
                 self.assertIn("goes on from", self.train(self.configure(data_shuffle="true", train_epochs=4, **settings)))
                 self.assertEqual(first, whole[:len(first)])
                 self.assertEqual(self.losses()[-80:], whole[-80:])
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class FusedNormTest(RecomputedCase):
+    device = "cuda"
+
+    def outcome(self, model, **settings):
+        return super().outcome(model, hardware_deterministic="true", **settings)
+
+    def test_they_are_told(self):
+        self.write_samples()
+        for model, norms in ((KEYPOINT, 27), (RESNET, 53)):
+            for settings, in_force in (({}, "a CUDA graph of each step, fused batch norms (LibTorch has no compiler)"),
+                                       (WITHOUT_GRAPH, "fused batch norms (LibTorch has no compiler, and train.compile_mode wants no graph)")):
+                told = self.outcome(model, **settings)[2]
+                self.assertIn(f"fused batch norms: {norms} of {norms}", told)
+                self.assertIn(in_force, told)
+        self.assertIn("no fused batch norms: train.channels_last is false", self.outcome(KEYPOINT, train_channels_last="false")[2])
+        self.assertIn("fused batch norms: 9 of 27", self.outcome("{name: keypoint, channels: 1}", train_amp="bf16")[2])
+        self.assertNotIn("fused batch norms", self.outcome(KEYPOINT, train_compile_model="false")[2])
+
+    def test_a_graph_changes_nothing(self):
+        self.write_samples()
+        for model in (KEYPOINT, RESNET):
+            for precision in ("false", "bf16", "fp16"):
+                with self.subTest(model=model, precision=precision):
+                    losses, tensors, told = self.outcome(model, train_amp=precision)
+                    self.assertIn(GRAPH, told)
+                    same, others, told = self.outcome(model, train_amp=precision, **WITHOUT_GRAPH)
+                    self.assertNotIn(GRAPH, told)
+                    self.assertEqual(same, losses)
+                    for name, tensor in tensors.items():
+                        self.assertTrue(torch.equal(tensor, others[name]), name)
+
+    def test_the_first_losses_are_torchs(self):
+        """Later ones are not: rounding grows, as it does from one PyTorch to another."""
+        self.write_samples()
+        for model in (KEYPOINT, RESNET):
+            for precision, bits in (("false", 24), ("bf16", 8), ("fp16", 11)):
+                with self.subTest(model=model, precision=precision):
+                    fused = self.outcome(model, train_amp=precision)[0]
+                    plain = self.outcome(model, train_amp=precision, train_compile_model="false")[0]
+                    np.testing.assert_allclose(fused[0], plain[0], rtol=2 ** -bits * 53, err_msg="errors of at most 53 convolutions add up")
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "no GPU")

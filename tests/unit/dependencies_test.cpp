@@ -25,7 +25,7 @@ const std::map<std::string, Folders> kMayInclude{
     {"record", {"base", "model", "vendor", "record"}},
     {"explain", {"base", "model", "catalog", "doctor", "explain"}},
     {"tune", {"base", "model", "catalog", "record", "explain", "tune"}},
-    {"engine", {"base", "engine"}},
+    {"engine", {"base", "vendor", "engine"}},
     {"catalog", {"base", "model", "catalog"}},
     {"doctor", {"base", "model", "vendor", "catalog", "doctor"}},
     {"show", {"base", "model", "catalog", "show"}},

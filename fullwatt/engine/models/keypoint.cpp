@@ -3,11 +3,10 @@
 
 #include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
 
+#include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
 
@@ -23,44 +22,53 @@ struct ChainImpl : nn::SequentialImpl {
 };
 TORCH_MODULE(Chain);
 
-nn::Conv2d convolution_alone(std::int64_t inputs, std::int64_t outputs, std::int64_t stride) {
-  return nn::Conv2d(nn::Conv2dOptions(inputs, outputs, 3).stride(stride).padding(1));
-}
+/// A convolution of 3×3 points with its batch norm and ReLU, under the names of a Sequential; where a residual is
+/// added, the ReLU comes after.
+struct ConvolutionImpl : nn::Module {
+  ConvolutionImpl(std::int64_t inputs, std::int64_t outputs, std::int64_t stride = 1)
+      : convolution(register_module("0", nn::Conv2d(nn::Conv2dOptions(inputs, outputs, 3).stride(stride).padding(1)))),
+        norm(register_module("1", nn::BatchNorm2d(outputs))) {}
 
-Chain convolution(std::int64_t inputs, std::int64_t outputs, std::int64_t stride = 1) {
-  return Chain(convolution_alone(inputs, outputs, stride), nn::BatchNorm2d(outputs),
-               nn::ReLU(nn::ReLUOptions().inplace(true)));
-}
+  at::Tensor forward(const at::Tensor& x) { return convolved_and_normed(kernels, *convolution, *norm, x); }
+  at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x) {
+    return convolved_and_normed(kernels, *convolution, *norm, x, {.residual = residual});
+  }
+
+  nn::Conv2d convolution;
+  nn::BatchNorm2d norm;
+  c10::intrusive_ptr<NormKernels> kernels;  ///< null: torch's own
+};
+TORCH_MODULE(Convolution);
 
 struct ResidualImpl : nn::Module {
   explicit ResidualImpl(std::int64_t channels)
-      : first(register_module("first", convolution(channels, channels))),
-        second(register_module("second", Chain(convolution_alone(channels, channels, 1), nn::BatchNorm2d(channels)))) {}
+      : first(register_module("first", Convolution(channels, channels))),
+        second(register_module("second", Convolution(channels, channels))) {}
 
-  at::Tensor forward(const at::Tensor& x) { return at::relu(x + second->forward(first->forward(x))); }
+  at::Tensor forward(const at::Tensor& x) { return second->added_to(x, first->forward(x)); }
 
-  Chain first;
-  Chain second;
+  Convolution first;
+  Convolution second;
 };
 TORCH_MODULE(Residual);
 
 struct KeypointNetwork : nn::Module {
   explicit KeypointNetwork(std::int64_t channels)
       : stem(register_module(
-            "stem", Chain(convolution(3, channels, 2), convolution(channels, channels, 2), Residual(channels)))),
+            "stem", Chain(Convolution(3, channels, 2), Convolution(channels, channels, 2), Residual(channels)))),
         down(register_module("down", nn::ModuleList())),
         up(register_module("up", nn::ModuleList())),
         merge(register_module("merge", Residual(channels))),
         heatmaps(register_module(
-            "heatmaps", Chain(convolution(channels, channels), nn::Conv2d(nn::Conv2dOptions(channels, 2, 1))))),
+            "heatmaps", Chain(Convolution(channels, channels), nn::Conv2d(nn::Conv2dOptions(channels, 2, 1))))),
         offsets(register_module(
-            "offsets", Chain(convolution(channels, channels), nn::Conv2d(nn::Conv2dOptions(channels, 4, 1))))) {
+            "offsets", Chain(Convolution(channels, channels), nn::Conv2d(nn::Conv2dOptions(channels, 4, 1))))) {
     constexpr int kBlocks[] = {2, 2, 4};
     constexpr double kRare = -2.2;  // few cells of the grid hold a point
     auto width = channels;
     for (const int blocks : kBlocks) {
       Chain level;
-      level->push_back(convolution(width, 2 * width, 2));
+      level->push_back(Convolution(width, 2 * width, 2));
       for (int i = 0; i < blocks; ++i) level->push_back(Residual(2 * width));
       down->push_back(level);
       up->push_back(nn::ConvTranspose2d(nn::ConvTranspose2dOptions(2 * width, width, 2).stride(2)));
@@ -116,6 +124,12 @@ class KeypointTask final : public Task {
   std::vector<std::string> fields() const override { return {"images", "heatmaps", "offsets"}; }
   bool has_places() const override { return true; }
   bool recompute() override { return network_.is_recomputed = true; }
+  bool fuse(const c10::intrusive_ptr<NormKernels>& kernels) override {
+    for (const auto& module : network_.modules()) {
+      if (auto* const found = module->as<Convolution>()) found->kernels = kernels;
+    }
+    return true;
+  }
   at::Tensor loss(const Fields& batch) override {
     const auto [heatmaps, offsets] = network_.forward(batch.at("images"));
     const auto& target = batch.at("heatmaps");

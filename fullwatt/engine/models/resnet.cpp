@@ -3,11 +3,10 @@
 
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/init.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
 
@@ -38,10 +37,15 @@ struct BottleneckImpl : nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    const auto reduced = bn1->forward(conv1->forward(x)).relu_();
-    const auto filtered = bn2->forward(conv2->forward(reduced)).relu_();
-    const auto shortcut = downsample.is_empty() ? x : downsample->forward(x);
-    return bn3->forward(conv3->forward(filtered)).add_(shortcut).relu_();
+    const auto reduced = convolved_and_normed(kernels, *conv1, *bn1, x);
+    const auto filtered = convolved_and_normed(kernels, *conv2, *bn2, reduced);
+    return convolved_and_normed(kernels, *conv3, *bn3, filtered, {.residual = shortcut(x)});
+  }
+
+  at::Tensor shortcut(const at::Tensor& x) {
+    if (downsample.is_empty()) return x;
+    return convolved_and_normed(kernels, *downsample[0]->as<nn::Conv2d>(), *downsample[1]->as<nn::BatchNorm2d>(), x,
+                                {.has_relu = false});
   }
 
   nn::Conv2d conv1;
@@ -50,7 +54,8 @@ struct BottleneckImpl : nn::Module {
   nn::BatchNorm2d bn2;
   nn::Conv2d conv3;
   nn::BatchNorm2d bn3;
-  nn::Sequential downsample{nullptr};  ///< only where the shape changes
+  nn::Sequential downsample{nullptr};       ///< only where the shape changes
+  c10::intrusive_ptr<NormKernels> kernels;  ///< null: torch's own
 };
 TORCH_MODULE(Bottleneck);
 
@@ -77,7 +82,7 @@ struct ResNet : nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& images) {
-    auto x = bn1->forward(conv1->forward(images)).relu_();
+    auto x = convolved_and_normed(kernels, *conv1, *bn1, images);
     x = at::max_pool2d(x, 3, 2, 1);
     for (const auto& layer : {layer1, layer2, layer3, layer4}) x = through(*layer, x);
     return fc->forward(x.mean({2, 3}));
@@ -98,7 +103,8 @@ struct ResNet : nn::Module {
   nn::Sequential layer3;
   nn::Sequential layer4;
   nn::Linear fc;
-  bool is_recomputed = false;  ///< activations of blocks in backward
+  c10::intrusive_ptr<NormKernels> kernels;  ///< null: torch's own
+  bool is_recomputed = false;               ///< activations of blocks in backward
 };
 
 class ResNetTask final : public Task {
@@ -111,6 +117,13 @@ class ResNetTask final : public Task {
   /// What pictures of ImageNet have on average in red, green and blue, as in torchvision.
   Normalisation normalisation() const override { return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}; }
   bool recompute() override { return network_.is_recomputed = true; }
+  bool fuse(const c10::intrusive_ptr<NormKernels>& kernels) override {
+    network_.kernels = kernels;
+    for (const auto& module : network_.modules()) {
+      if (auto* const block = module->as<Bottleneck>()) block->kernels = kernels;
+    }
+    return true;
+  }
   at::Tensor loss(const Fields& batch) override {
     return nn::functional::cross_entropy(network_.forward(batch.at("images")), batch.at("labels"));
   }
