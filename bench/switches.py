@@ -7,8 +7,18 @@ from bare_cupti import BareCupti
 from torch.profiler import ProfilerActivity, profile
 
 
-class Hooks:
+class Switch:
+    """`turn(on)` turns it. Few steps make a group where turning costs nothing: neighbours are most alike."""
+
+    settle = 3  # steps after a turn that do not count
+    group_ns, least_group = 40_000_000, 4
+
+
+class Hooks(Switch):
     """The hooks of a steady step, taken out and put in again without the agent's knowledge."""
+
+    settle = 1
+    group_ns, least_group = 10_000_000, 2
 
     def __init__(self):
         loader = torch.utils.data.dataloader._BaseDataLoaderIter
@@ -25,7 +35,7 @@ class Hooks:
             table.update(entries if on else {})
 
 
-class Window:
+class Window(Switch):
     """A window of the agent's, opened and closed as the recorder would ask for it."""
 
     def __init__(self, opening):
@@ -38,7 +48,7 @@ class Window:
         self.actions.perform(self.opening if on else self.closing)
 
 
-class Profiler:
+class Profiler(Switch):
     """Anything with start and stop; a new one for each turn."""
 
     def __init__(self, make):

@@ -18,8 +18,7 @@ sys.path.insert(0, str(truth.WORKLOADS))
 import common  # noqa: E402
 
 WARM_UP = 60  # steps; then the recorder's own hooks are in place
-GROUP_NS, LEAST_GROUP, MOST_GROUP = 40_000_000, 4, 40
-SETTLE = 3  # steps after the switch that do not count
+MOST_GROUP = 40
 
 
 class Turns:
@@ -38,9 +37,9 @@ class Turns:
         self.steps += 1
         if self.switch is None:
             self.warm_up()
-        elif self.steps == SETTLE:
+        elif self.steps == self.switch.settle:
             self.started = common.drained_ns()
-        elif self.steps == SETTLE + self.size:
+        elif self.steps == self.switch.settle + self.size:
             self.groups[self.on].append((common.drained_ns() - self.started) / 1e3 / self.size)
             self.begin()
 
@@ -49,8 +48,8 @@ class Turns:
             self.started = common.drained_ns()
         elif self.steps == WARM_UP:
             pace = (common.drained_ns() - self.started) / (WARM_UP - WARM_UP // 2)
-            self.size = max(LEAST_GROUP, min(MOST_GROUP, int(GROUP_NS / pace)))
             self.switch = self.make_switch()
+            self.size = max(self.switch.least_group, min(MOST_GROUP, int(self.switch.group_ns / pace)))
             self.begin()
 
     def begin(self):
