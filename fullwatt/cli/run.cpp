@@ -146,6 +146,9 @@ void report_run(const RunOptions& options, const Common& common, const std::stri
   if (options.quiet) return;
   const auto text = show::run_text(explained->explanation, style, {options.verbose, page_of(folder)});
   std::fwrite(text.data(), 1, text.size(), stderr);
+  if (explained->explanation.steps == 0 && (options.steps > 0 || options.ceiling))
+    fmt::print(stderr, "fullwatt: no steps of a training were seen, so that {} ended nothing\n",
+               options.steps > 0 ? "--steps" : "--ceiling");
 }
 
 /// The plan for the agent, in the run folder.

@@ -76,6 +76,7 @@ TEST_F(RunTest, ARunWithoutStepsSaysSo) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, "");
   EXPECT_TRUE(contains(base::lower(result.err), "no training step")) << result.err;
+  EXPECT_TRUE(contains(fullwatt({"run", "--steps", "3", "--", "true"}).err, "--steps ended nothing"));
 }
 
 TEST_F(RunTest, WrongCommandsGetAClearWord) {
