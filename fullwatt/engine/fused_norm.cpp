@@ -291,7 +291,7 @@ at::Tensor convolved_and_normed(const Kernels& kernels, nn::Conv2dImpl& convolut
 
 FusedNorms fused_norms(const nn::Module& network, const NormKernels& kernels) {
   FusedNorms found;
-  for (const auto& module : network.modules()) {
+  for (const auto& module : network.modules(/*include_self=*/false)) {
     const auto* const norm = module->as<nn::BatchNorm2d>();
     if (norm == nullptr) continue;
     ++found.all;

@@ -12,6 +12,7 @@
 
 #include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/recomputed.hpp"
+#include "fullwatt/engine/task.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -319,6 +320,21 @@ TEST(NormKernelsTest, WrongResultsAreNoticed) {
   const auto same = verify(c10::make_intrusive<IdleKernels>());
   ASSERT_FALSE(same);
   EXPECT_NE(same.error().message.find("are not torch's"), std::string::npos) << same.error().message;
+}
+
+TEST(NormKernelsTest, TheModelsTakeThem) {
+  const auto kernels = c10::make_intrusive<IdleKernels>();
+  for (const auto* name : {"keypoint", "resnet50"}) {
+    ModelConfig config;
+    config.name = name;
+    const auto task = make_task(config);
+    ASSERT_TRUE(task) << task.error().message;
+    EXPECT_TRUE((*task)->fuse({}));  // asks whether it can
+    EXPECT_TRUE((*task)->fuse(kernels));
+    const auto found = fused_norms((*task)->network(), *kernels);
+    EXPECT_GT(found.all, 10) << name;
+    EXPECT_EQ(found.fitting, found.all) << name;
+  }
 }
 
 /// Forward and backward, a few times, in milliseconds each.

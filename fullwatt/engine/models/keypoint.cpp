@@ -125,7 +125,7 @@ class KeypointTask final : public Task {
   bool has_places() const override { return true; }
   bool recompute() override { return network_.is_recomputed = true; }
   bool fuse(const c10::intrusive_ptr<NormKernels>& kernels) override {
-    for (const auto& module : network_.modules()) {
+    for (const auto& module : network_.modules(/*include_self=*/false)) {
       if (auto* const found = module->as<Convolution>()) found->kernels = kernels;
     }
     return true;

@@ -119,7 +119,7 @@ class ResNetTask final : public Task {
   bool recompute() override { return network_.is_recomputed = true; }
   bool fuse(const c10::intrusive_ptr<NormKernels>& kernels) override {
     network_.kernels = kernels;
-    for (const auto& module : network_.modules()) {
+    for (const auto& module : network_.modules(/*include_self=*/false)) {
       if (auto* const block = module->as<Bottleneck>()) block->kernels = kernels;
     }
     return true;
