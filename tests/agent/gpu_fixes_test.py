@@ -89,6 +89,19 @@ class GraphsTest(OnGpu):
     def test_losses_buffers_and_random_numbers_stay(self):
         self.assert_in_force(self.both(["cuda-graphs"], DATA + LOOP), "cuda-graphs")
 
+    def test_a_recurrent_model_learns_what_it_learned(self):
+        recurrent = """
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = torch.nn.LSTM(2, 16, num_layers=2, batch_first=True), torch.nn.Linear(16, 1)
+    def forward(self, x):
+        return self.head(self.lstm(x.view(-1, 4, 2))[0][:, -1])
+model = Recurrent().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+"""
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + recurrent + LOOP), "cuda-graphs")
+
     def test_gradients_add_up(self):
         accumulating = LOOP.replace("        optimizer.zero_grad()\n", "").replace("        optimizer.step()\n", "        if y.sum() % 2 == 0:\n            optimizer.step(); optimizer.zero_grad()\n")
         self.assert_in_force(self.both(["cuda-graphs"], DATA + accumulating), "cuda-graphs")

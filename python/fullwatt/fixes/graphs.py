@@ -116,6 +116,8 @@ class Captured:
         try:
             with Standing(torch, module) as standing:
                 self._capture(call, [standing.of(parameter) for parameter in self._trained])
+                if standing.have_moved():
+                    raise Refused("it moves its parameters in memory")
         finally:
             torch.set_autocast_cache_enabled(caches)
             changed = before.restore()
@@ -239,6 +241,7 @@ class Standing:
     stream, and a capture must not wait for another stream."""
 
     def __init__(self, torch, module):
+        self._recurrent = [part for part in module.modules() if isinstance(part, torch.nn.RNNBase)]
         self._places = [(part, name, parameter) for part in module.modules() for name, parameter in part._parameters.items() if parameter is not None]
         self._others = {id(parameter): torch.nn.Parameter(parameter.detach(), parameter.requires_grad) for _, _, parameter in self._places}
 
@@ -248,11 +251,23 @@ class Standing:
     def __enter__(self):
         for part, name, parameter in self._places:
             setattr(part, name, self.of(parameter))
+        self._lie_where_they_lay()
         return self
 
     def __exit__(self, *_):
         for part, name, parameter in self._places:
             setattr(part, name, parameter)
+        self._lie_where_they_lay()
+
+    def have_moved(self):
+        """Whether the model has put them elsewhere: what it computes then knows nothing of the program's own."""
+        return any(self.of(parameter).data_ptr() != parameter.data_ptr() for _, _, parameter in self._places)
+
+    def _lie_where_they_lay(self):
+        """Recurrent modules move weights that they do not know into memory of their own."""
+        for part in self._recurrent:
+            if hasattr(part, "_flat_weight_refs"):
+                part._flat_weight_refs = [weakref.ref(weight) if weight is not None else None for weight in part._flat_weights]
 
 
 class Pass:
