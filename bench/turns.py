@@ -6,6 +6,7 @@ Two runs of one program differ by more than what is measured here; neighbouring 
 
 import json
 import pathlib
+import random
 import runpy
 import sys
 import time
@@ -19,6 +20,7 @@ import common  # noqa: E402
 
 WARM_UP = 60  # steps; then the recorder's own hooks are in place
 MOST_GROUP = 40
+MORE_SETTLE = 4  # steps of which up to as many follow a turn by chance: what comes every few steps must not always meet the same groups
 
 
 class Turns:
@@ -28,7 +30,8 @@ class Turns:
         self.make_switch = make_switch
         self.switch = None
         self.on = True
-        self.size = 0
+        self.chance = random.Random(0)
+        self.settle = self.size = 0
         self.steps = 0  # of the warm-up, then of the group
         self.started = 0
         self.groups = {True: [], False: []}
@@ -37,9 +40,9 @@ class Turns:
         self.steps += 1
         if self.switch is None:
             self.warm_up()
-        elif self.steps == self.switch.settle:
+        elif self.steps == self.settle:
             self.started = common.drained_ns()
-        elif self.steps == self.switch.settle + self.size:
+        elif self.steps == self.settle + self.size:
             self.groups[self.on].append((common.drained_ns() - self.started) / 1e3 / self.size)
             self.begin()
 
@@ -55,6 +58,7 @@ class Turns:
     def begin(self):
         self.on = not self.on
         self.switch.turn(self.on)
+        self.settle = self.switch.settle + self.chance.randrange(MORE_SETTLE)
         self.steps = 0
 
     def over(self):

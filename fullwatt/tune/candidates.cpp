@@ -116,6 +116,10 @@ Proposal fused_optimizer(const Situation& now) {
   return propose(found->class_name + " is not fused");
 }
 
+Proposal gradients_to_none(const Situation& now) {
+  return for_finding(now, "gradients-to-none");
+}
+
 Proposal anomaly_off(const Situation& now) {
   return for_finding(now, "anomaly-off");
 }
@@ -214,6 +218,7 @@ constexpr Rule kRules[] = {{"tf32", tf32},
                            {"compile", compile},
                            {"cuda-graphs", cuda_graphs},
                            {"fused-optimizer", fused_optimizer},
+                           {"gradients-to-none", gradients_to_none},
                            {"anomaly-off", anomaly_off},
                            {"gc-freeze", gc_freeze},
                            {"threads", threads},

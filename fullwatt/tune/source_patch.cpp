@@ -158,6 +158,20 @@ bool correct(Sources& sources, const std::string& script, const Setting& setting
   });
 }
 
+/// Every call in the script that asks for zeros.
+bool let_gradients_go(Sources& sources, const std::string& script) {
+  return sources.change(script, [](const std::string& source) {
+    const auto lines = static_cast<int>(std::ranges::count(source, '\n')) + 1;
+    std::optional<std::string> changed;
+    for (int line = 1; line <= lines; ++line) {
+      const auto& now = changed ? *changed : source;
+      if (argument_of(now, line, "zero_grad", "set_to_none") == "False")
+        changed = with_argument(now, line, "zero_grad", "set_to_none", "True");
+    }
+    return changed;
+  });
+}
+
 /// A name beside the file that is free.
 std::string backup_name(const std::string& path) {
   auto name = path + ".orig";
@@ -197,6 +211,7 @@ PatchedSource patch_source(const model::Plan& plan, const PlainProgram& program,
   std::string statements;
   std::vector<std::string> set;
   for (const auto& fix : plan.fixes) {
+    if (fix.id == "gradients-to-none" && let_gradients_go(sources, script)) written(fix.id);
     for (const auto& setting : settings_of(fix)) {
       if (!correct(sources, script, setting)) statements += setting.statement;
       set.push_back(fix.id);

@@ -37,6 +37,17 @@ with torch.no_grad():
 print(torch.rand(1).item())
 """
 
+RECURRENT = """
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = torch.nn.LSTM(2, 16, num_layers=2, batch_first=True), torch.nn.Linear(16, 1)
+    def forward(self, x):
+        return self.head(self.lstm(x.view(-1, 4, 2))[0][:, -1])
+model = Recurrent().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+"""
+
 
 @unittest.skipUnless(torch.cuda.is_available(), "no GPU")
 class OnGpu(FixCase):
@@ -90,17 +101,18 @@ class GraphsTest(OnGpu):
         self.assert_in_force(self.both(["cuda-graphs"], DATA + LOOP), "cuda-graphs")
 
     def test_a_recurrent_model_learns_what_it_learned(self):
-        recurrent = """
-class Recurrent(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm, self.head = torch.nn.LSTM(2, 16, num_layers=2, batch_first=True), torch.nn.Linear(16, 1)
-    def forward(self, x):
-        return self.head(self.lstm(x.view(-1, 4, 2))[0][:, -1])
-model = Recurrent().cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-"""
-        self.assert_in_force(self.both(["cuda-graphs"], DATA + recurrent + LOOP), "cuda-graphs")
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + RECURRENT + LOOP), "cuda-graphs")
+
+    def test_gradients_in_one_piece_are_clipped_in_one(self):
+        """With other rounding: the norm is summed in another order."""
+        clips = LOOP.replace("optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)")
+        clips = clips.replace("        optimizer.step()", "        torch.nn.utils.clip_grad_norm_(model.parameters(), 10)\n        optimizer.step()")
+        plain, fixed = (self.train(fixes, DATA + RECURRENT + clips) for fixes in ([], ["cuda-graphs", "gradients-to-none"]))
+        for name in ("cuda-graphs", "gradients-to-none"):
+            self.assert_in_force(fixed, name)
+        losses = [[float(line) for line in outcome.out.split("\n")[:40]] for outcome in (plain, fixed)]
+        for loss, own in zip(*losses):
+            self.assertAlmostEqual(loss / own, 1, places=4)
 
     def test_gradients_add_up(self):
         accumulating = LOOP.replace("        optimizer.zero_grad()\n", "").replace("        optimizer.step()\n", "        if y.sum() % 2 == 0:\n            optimizer.step(); optimizer.zero_grad()\n")

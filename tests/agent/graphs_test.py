@@ -1,10 +1,13 @@
-"""What stands for a model's parameters while it is captured; captures themselves need a GPU (gpu_fixes_test)."""
+"""What stands for a model's parameters while it is captured, and how its gradients are clipped; captures themselves need a GPU (gpu_fixes_test)."""
 
+import types
 import unittest
 
 import support  # noqa: F401  (puts the agent on the path)
 import torch
+from fullwatt.fixes import clipping
 from fullwatt.fixes.graphs import Standing
+from fullwatt.patches import Patches
 
 
 class StandingTest(unittest.TestCase):
@@ -31,6 +34,49 @@ class StandingTest(unittest.TestCase):
         with Standing(torch, model) as standing:
             model.weight.data = model.weight.data.clone()
             self.assertTrue(standing.have_moved())
+
+
+class ClippingTest(unittest.TestCase):
+    def setUp(self):
+        patches = Patches()
+        clipping.in_one_piece(types.SimpleNamespace(torch=torch, patches=patches))
+        self.addCleanup(patches.restore)
+        self.model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        torch.manual_seed(0)
+        self.flat = torch.randn(26)
+
+    def put(self, flat):
+        """Gives the parameters gradients that lie in it one after the other."""
+        begin = 0
+        for parameter in self.model.parameters():
+            parameter.grad = flat[begin:begin + parameter.numel()].view_as(parameter)
+            begin += parameter.numel()
+
+    def clipped(self, limit, **options):
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit, **options)
+        return torch.cat([norm.reshape(1)] + [parameter.grad.reshape(-1) for parameter in self.model.parameters()])
+
+    def test_they_are_clipped_as_by_torch(self):
+        for limit in (0.1, 100.0):
+            self.put(self.flat.clone())
+            self.assertEqual(clipping.piece_of([parameter.grad for parameter in self.model.parameters()]).numel(), 26)
+            found = self.clipped(limit)
+            for parameter in self.model.parameters():
+                parameter.grad = None
+            self.put(self.flat.clone())
+            for parameter in self.model.parameters():
+                parameter.grad = parameter.grad.clone()
+            torch.testing.assert_close(found, self.clipped(limit))
+
+    def test_others_are_left_to_torch(self):
+        self.put(self.flat)
+        parameters = list(self.model.parameters())
+        for gradients in ([], [parameters[0].grad], [parameter.grad for parameter in reversed(parameters)], [parameters[0].grad, parameters[2].grad]):
+            self.assertIsNone(clipping.piece_of(gradients))
+        parameters[1].grad = parameters[1].grad.clone()
+        self.assertIsNone(clipping.piece_of([parameter.grad for parameter in parameters]))
+        sum_of_all = self.flat.abs().sum()
+        torch.testing.assert_close(self.clipped(0.1, norm_type=1.0)[0], sum_of_all)
 
 
 if __name__ == "__main__":

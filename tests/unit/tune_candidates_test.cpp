@@ -57,6 +57,13 @@ TEST(TuneCandidatesTest, AnImageTrainingOnAGpuGetsPrecisionFirstAndTheLoaderLast
   EXPECT_EQ(ids, expected);
 }
 
+TEST(TuneCandidatesTest, GradientsThatAreFilledWithZerosAreLetGo) {
+  auto training = image_training("cuda:0");
+  EXPECT_FALSE(has(training.ids(), "gradients-to-none"));
+  training.find("zero-grad-fills");
+  EXPECT_TRUE(has(training.ids(), "gradients-to-none"));
+}
+
 TEST(TuneCandidatesTest, OnACpuNothingOfAGpuIsTried) {
   const auto ids = image_training("cpu").ids();
   for (const auto* id : {"tf32", "bf16", "cudnn-benchmark", "compile", "loader-pinned", "non-blocking"})

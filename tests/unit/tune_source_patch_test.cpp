@@ -73,6 +73,20 @@ TEST(SourcePatch, EveryFixGoesToItsPlace) {
   EXPECT_EQ(patched.written, written) << "bf16 has no certain place";
 }
 
+TEST(SourcePatch, EveryCallThatAsksForZerosIsChanged) {
+  model::Plan plan;
+  plan.fixes = {{"gradients-to-none", {}, {}}};
+  const auto text = [](const std::string&) {
+    return std::optional<std::string>(
+        "first.zero_grad(set_to_none=False)\nsecond.zero_grad()\nthird.zero_grad(set_to_none=False)\n");
+  };
+  const auto patched = patch_source(plan, {explain::ProcessFacts(), kNoSettings, "train.py"}, text);
+  ASSERT_EQ(patched.files.size(), 1U);
+  EXPECT_EQ(patched.files[0].after,
+            "first.zero_grad(set_to_none=True)\nsecond.zero_grad()\nthird.zero_grad(set_to_none=True)\n");
+  EXPECT_EQ(patched.written, std::vector<std::string>{"gradients-to-none"});
+}
+
 /// A program whose loader is made from a configuration file.
 struct Configured {
   explain::ProcessFacts known = facts();

@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import accumulation, batch, cache, collector, copies, graphs, loaders, models, optimizers, precision, switches
+from . import accumulation, batch, cache, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
 from .report import Report
 from .target import Target
 
@@ -23,6 +23,7 @@ FIXES = {
     "compile": models.compile,
     "cuda-graphs": graphs.cuda_graphs,
     "fused-optimizer": optimizers.fused,
+    "gradients-to-none": gradients.to_none,
     "sample-cache": cache.sample_cache,
     "loader-workers": loaders.workers,
     "loader-pinned": loaders.pinned,

@@ -8,6 +8,7 @@ import random
 import sys
 import weakref
 
+from . import clipping
 from .models import GRAPH, Refused, hooks_of
 
 NAME = "cuda-graphs"
@@ -26,6 +27,7 @@ def cuda_graphs(tools, _):
         return Graphed(tools, module, call)
 
     tools.models.add(NAME, GRAPH, make)
+    clipping.in_one_piece(tools)
 
 
 def why_not(torch, module):
