@@ -2,16 +2,18 @@
 
 import sys
 
+from .. import dynamo
+
 EPSILON = 1e-6  # as in torch's own
 
 
 def in_one_piece(tools):
     """`clip_grad_norm_` of such gradients; all others are clipped by torch's own."""
-    torch = tools.torch
+    torch, is_tracing = tools.torch, dynamo.is_tracing(tools.torch)
 
     def make(original):
         def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-            if torch.compiler.is_compiling() or isinstance(parameters, torch.Tensor) or norm_type != 2 or error_if_nonfinite:
+            if is_tracing() or isinstance(parameters, torch.Tensor) or norm_type != 2 or error_if_nonfinite:
                 return original(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
             parameters = list(parameters)
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]

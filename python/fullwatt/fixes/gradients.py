@@ -6,6 +6,7 @@ To the program and to its optimiser nothing changes: a parameter that the backwa
 import sys
 import weakref
 
+from .. import dynamo
 from ..describe import optimizer_parameters
 
 NAME = "gradients-to-none"
@@ -62,6 +63,7 @@ class Letting:
     def __init__(self, tools, owed):
         self._torch = tools.torch
         self._report = tools.report
+        self._is_tracing = dynamo.is_tracing(tools.torch)
         self._owed = owed
         self._is_on, self._has_given_up = True, False
         self._looks = weakref.WeakKeyDictionary()
@@ -72,7 +74,7 @@ class Letting:
 
     def make(self, original, parameters_of):
         def zero_grad(owner, set_to_none=True):
-            if set_to_none or self._has_given_up or self._torch.compiler.is_compiling():
+            if set_to_none or self._has_given_up or self._is_tracing():
                 return original(owner, set_to_none)
             parameters = [parameter for parameter in parameters_of(owner) if parameter.grad is not None]
             if not self._may(owner, parameters) or not self._is_on:
