@@ -12,6 +12,8 @@
 #include <torch/nn/functional/conv.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/engine/step.hpp"
+#include "fullwatt/engine/task.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -248,6 +250,11 @@ base::Result<void> verify_kind(const Kernels& kernels, bool adds, bool has_relu)
   return {};
 }
 
+at::ScalarType numbers_in(Precision precision) {
+  if (precision == Precision::fp32) return at::kFloat;
+  return precision == Precision::fp16 ? at::kHalf : at::kBFloat16;
+}
+
 }  // namespace
 
 base::Result<void> verify(const Kernels& kernels) try {
@@ -297,6 +304,19 @@ FusedNorms fused_norms(const nn::Module& network, const NormKernels& kernels) {
     ++found.all;
     found.fitting += fits(kernels, *norm) ? 1 : 0;
   }
+  return found;
+}
+
+base::Result<FusedNorms> fuse_norms(Task& task, at::Device device, const StepSettings& settings) {
+  if (!settings.channels_last) return base::fail(base::Error::Kind::unavailable, "train.channels_last is false");
+  const auto kernels = NormKernels::make(device, numbers_in(settings.precision));
+  if (!kernels) return std::unexpected(kernels.error());
+  if (const auto same = verify(*kernels); !same) return std::unexpected(same.error());
+  const auto found = fused_norms(task.network(), **kernels);
+  if (found.fitting == 0)
+    return base::fail(base::Error::Kind::unavailable,
+                      "none has a multiple of " + std::to_string((*kernels)->wide()) + " channels");
+  task.fuse(*kernels);
   return found;
 }
 

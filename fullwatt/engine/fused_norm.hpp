@@ -7,6 +7,9 @@
 
 namespace fullwatt::engine {
 
+struct StepSettings;
+class Task;
+
 /// What follows a norm.
 struct AfterNorm {
   at::Tensor residual;  ///< is added, where there is one
@@ -34,5 +37,8 @@ struct FusedNorms {
   int all = 0;
 };
 FusedNorms fused_norms(const torch::nn::Module& network, const NormKernels& kernels);
+
+/// Gives a model the kernels for its device and its precision, once they are verified. The error says why not.
+base::Result<FusedNorms> fuse_norms(Task& task, at::Device device, const StepSettings& settings);
 
 }  // namespace fullwatt::engine

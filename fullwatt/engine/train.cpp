@@ -25,11 +25,6 @@ namespace fs = std::filesystem;
 using base::Error;
 using Clock = std::chrono::steady_clock;
 
-at::ScalarType numbers_in(Precision precision) {
-  if (precision == Precision::fp32) return at::kFloat;
-  return precision == Precision::fp16 ? at::kHalf : at::kBFloat16;
-}
-
 /// Everything that one training holds.
 class Training {
  public:
@@ -65,20 +60,7 @@ class Training {
   /// The part of train.compile_model that is not the graph.
   void fuse_norms() {
     if (!config_.train.compile_model || !accelerator_->device().is_cuda() || !task_->fuse({})) return;
-    fused_ = fusable_norms();
-  }
-  base::Result<FusedNorms> fusable_norms() {
-    const auto& settings = accelerator_->step().settings();
-    if (!settings.channels_last) return base::fail(Error::Kind::unavailable, "train.channels_last is false");
-    const auto kernels = NormKernels::make(accelerator_->device(), numbers_in(settings.precision));
-    if (!kernels) return std::unexpected(kernels.error());
-    if (const auto same = verify(*kernels); !same) return std::unexpected(same.error());
-    const auto found = fused_norms(task_->network(), **kernels);
-    if (found.fitting == 0)
-      return base::fail(Error::Kind::unavailable,
-                        "none has a multiple of " + std::to_string((*kernels)->wide()) + " channels");
-    task_->fuse(*kernels);
-    return found;
+    fused_ = engine::fuse_norms(*task_, accelerator_->device(), accelerator_->step().settings());
   }
 
   /// What it decides where the configuration says nothing, and what it cannot do.
