@@ -27,4 +27,7 @@ function(fullwatt_library name)
   target_include_directories(fullwatt_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                                      $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(fullwatt_${name} PUBLIC ${arg_DEPENDS} PRIVATE $<BUILD_INTERFACE:fullwatt_flags> ${arg_PRIVATE})
+  if(FULLWATT_PRECOMPILE AND FULLWATT_FMT IN_LIST arg_PRIVATE)
+    target_precompile_headers(fullwatt_${name} REUSE_FROM fullwatt_headers)
+  endif()
 endfunction()
