@@ -20,7 +20,7 @@ THERE = HOST + 100  # so that it can be told which one was used
 
 
 def promise():
-    return KIND(HOST, make_host=HOST.clone, make=THERE.clone, device=torch.device("cpu"))
+    return KIND(HOST.shape, HOST.dtype, make_host=HOST.clone, make=THERE.clone, device=torch.device("cpu"))
 
 
 class PromiseTest(unittest.TestCase):

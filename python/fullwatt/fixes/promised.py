@@ -111,7 +111,7 @@ class Placement:
         except RuntimeError:  # out of memory, there or of the pinned kind here
             self._is_sent[number] = False
             return None
-        return self._kind(part.host, make_host=lambda: part.host, make=part.take, device=part.device)
+        return self._kind(part.host.shape, part.host.dtype, make_host=lambda: part.host, make=part.take, device=part.device)
 
     def _watched(self, number, host):
         def sent(device):
@@ -120,7 +120,7 @@ class Placement:
         def used():
             self._used[number] = True
 
-        return self._kind(host, host=host, sent=sent, used=used)
+        return self._kind(host.shape, host.dtype, host=host, sent=sent, used=used)
 
     def _part(self, number, places):
         leaf, there = self._leaves[number], self._there[number]
@@ -129,8 +129,9 @@ class Placement:
             return sent
         if there is None:
             return leaf.index_select(0, places.host)
-        like = leaf[:1].expand((len(places),) + leaf.shape[1:])
-        return self._kind(like, make_host=lambda: leaf.index_select(0, places.host), make=lambda: there.index_select(0, places.on(there.device)), device=there.device)
+        shape = (len(places), *leaf.shape[1:])
+        return self._kind(shape, leaf.dtype, make_host=lambda: leaf.index_select(0, places.host),
+                          make=lambda: there.index_select(0, places.on(there.device)), device=there.device)  # fmt: skip
 
 
 def make_kind(torch):
@@ -143,10 +144,10 @@ def make_kind(torch):
 
     class Promised(torch.Tensor):
         @staticmethod
-        def __new__(cls, like, *_, **__):
-            return torch.Tensor._make_wrapper_subclass(cls, like.shape, dtype=like.dtype, device="cpu")
+        def __new__(cls, shape, dtype, *_, **__):
+            return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device="cpu")
 
-        def __init__(self, like, host=None, make_host=None, make=None, device=None, sent=None, used=None, whole=None):
+        def __init__(self, shape, dtype, host=None, make_host=None, make=None, device=None, sent=None, used=None, whole=None):
             self._host, self._make_host = host, make_host
             self._make, self._device = make, device
             self._sent, self._used = sent, used
@@ -179,9 +180,8 @@ def make_kind(torch):
             if type(index) is not int or not -len(self) <= index < len(self):
                 return self.kept()[index]
             host = self._host[index] if self._host is not None else None
-            like = torch.empty((), dtype=self.dtype).expand(self.shape[1:])
             make = (lambda: self._make()[index]) if self._make is not None else None
-            return type(self)(like, host, lambda: self._on_cpu()[index], make, self._device, self._sent, self._used, self)
+            return type(self)(self.shape[1:], self.dtype, host, lambda: self._on_cpu()[index], make, self._device, self._sent, self._used, self)
 
         def _on_cpu(self):
             if self._host is None:
