@@ -106,6 +106,12 @@ Proposal cuda_graphs(const Situation& now) {
   return on_gpu(now) ? for_finding(now, "cuda-graphs") : std::nullopt;
 }
 
+/// Has no finding of its own: how much of the launching it takes away shows only when it is tried.
+Proposal backward_inline(const Situation& now) {
+  if (!on_gpu(now) || mended_by(now, "cuda-graphs") == nullptr) return std::nullopt;
+  return propose("steps are bound by launching");
+}
+
 Proposal fused_optimizer(const Situation& now) {
   constexpr std::array<std::string_view, 4> kFused{"Adam", "AdamW", "SGD", "Adagrad"};
   const auto can = [&](const auto& optimizer) {
@@ -217,6 +223,7 @@ constexpr Rule kRules[] = {{"tf32", tf32},
                            {"channels-last", channels_last},
                            {"compile", compile},
                            {"cuda-graphs", cuda_graphs},
+                           {"backward-inline", backward_inline},
                            {"fused-optimizer", fused_optimizer},
                            {"gradients-to-none", gradients_to_none},
                            {"anomaly-off", anomaly_off},

@@ -44,6 +44,7 @@ constexpr KernelChange kChanges[] = {{"tf32", 0.05, kTf32, ""},
                                      {"channels-last", 0.25, kLayout, ""},
                                      {"cudnn-benchmark", 0.1, kChoice, ""},
                                      {"compile", 0.25, kCompiled, "launch-bound python"},
+                                     {"backward-inline", 0.05, {}, "launch-bound"},
                                      {"fused-optimizer", 0.05, kFused, "launch-bound optimizer"},
                                      {"loader-pinned", 0.05, {}, "copy-wait data-wait"},
                                      {"non-blocking", 0.05, {}, "copy-wait sync-drain"}};

@@ -324,11 +324,12 @@ loader = torch.utils.data.DataLoader(torch.utils.data.Subset(Opened(), range(64)
         outcome = self.train([{"id": "loader-workers", "count": 2}], MODEL + opened)
         self.assert_refused(outcome, "loader-workers", "TextIOWrapper")
 
-    def test_without_a_gpu_nothing_is_pinned(self):
+    def test_without_a_gpu_nothing_of_it_is_tried(self):
         if torch.cuda.is_available():
             self.skipTest("there is a GPU")
-        outcome = self.train(["loader-pinned", "non-blocking"], MODEL + self.LOADER)
-        for name in ("loader-pinned", "non-blocking"):
+        fixes = ["loader-pinned", "non-blocking", "backward-inline"]
+        outcome = self.train(fixes, MODEL + self.LOADER)
+        for name in fixes:
             self.assert_refused(outcome, name, "no GPU")
 
 

@@ -96,6 +96,22 @@ class Wholes(Data):
         self.assertIn("on cuda:0", self.fix(fixed, "sample-cache")["text"])
 
 
+class BackwardTest(OnGpu):
+    def test_it_runs_in_the_calling_thread(self):
+        looking = LOOP.replace("        loss.backward()", "        loss.register_hook(lambda _: threads.add(threading.get_ident()))\n        loss.backward()")
+        looking = DATA + "import threading\nthreads = set()\n" + looking
+        self.assert_in_force(self.both(["backward-inline"], looking), "backward-inline")
+        looking += "print(threads == {threading.get_ident()})\n"
+        self.assertEqual([self.train(fixes, looking).out.split("\n")[-2] for fixes in ([], ["backward-inline"])], ["False", "True"])
+
+    def test_with_graphs_of_a_recurrent_model(self):
+        fixes = ["backward-inline", "cuda-graphs", "fused-optimizer"]
+        plain, fixed = self.train(fixes[2:], DATA + RECURRENT + LOOP), self.train(fixes, DATA + RECURRENT + LOOP)
+        for name in fixes:
+            self.assert_in_force(fixed, name)
+        self.assertEqual(fixed.out, plain.out)
+
+
 class GraphsTest(OnGpu):
     def test_losses_buffers_and_random_numbers_stay(self):
         self.assert_in_force(self.both(["cuda-graphs"], DATA + LOOP), "cuda-graphs")

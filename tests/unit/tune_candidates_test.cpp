@@ -57,6 +57,13 @@ TEST(TuneCandidatesTest, AnImageTrainingOnAGpuGetsPrecisionFirstAndTheLoaderLast
   EXPECT_EQ(ids, expected);
 }
 
+TEST(TuneCandidatesTest, StepsThatAreBoundByLaunchingGetGraphsAndTheirBackwardPassInline) {
+  auto training = image_training("cuda:0");
+  for (const auto* id : {"cuda-graphs", "backward-inline"}) EXPECT_FALSE(has(training.ids(), id)) << id;
+  training.find("launch-bound");
+  for (const auto* id : {"cuda-graphs", "backward-inline"}) EXPECT_TRUE(has(training.ids(), id)) << id;
+}
+
 TEST(TuneCandidatesTest, GradientsThatAreFilledWithZerosAreLetGo) {
   auto training = image_training("cuda:0");
   EXPECT_FALSE(has(training.ids(), "gradients-to-none"));

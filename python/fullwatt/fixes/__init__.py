@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import accumulation, batch, cache, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
+from . import accumulation, backward, batch, cache, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
 from .report import Report
 from .target import Target
 
@@ -22,6 +22,7 @@ FIXES = {
     "channels-last": models.channels_last,
     "compile": models.compile,
     "cuda-graphs": graphs.cuda_graphs,
+    "backward-inline": backward.inline,
     "fused-optimizer": optimizers.fused,
     "gradients-to-none": gradients.to_none,
     "sample-cache": cache.sample_cache,
