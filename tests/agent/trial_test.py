@@ -159,6 +159,22 @@ for step in range(3000):
             self.assertIn("torch.float32", kinds[kinds.index("torch.bfloat16"):])
             self.assertIn("True", {line.split()[1] for line in lines})
 
+    def test_gradients_take_turns(self):
+        source = """
+for step in range(3000):
+    optimizer.zero_grad(set_to_none=False)
+    print(model[0].weight.grad is None, flush=True)
+    loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
+    optimizer.step()
+"""
+        outcome, told = self.turns([{"id": "gradients-to-none"}], source, pairs=2)
+        gradients = told["gradients-to-none"]
+        self.assertEqual((gradients["state"], len(gradients["with_ms"]), len(gradients["without_ms"])), ("measured", 2, 2))
+        let_go = outcome.out.split()[1:]
+        first = let_go.index("True")
+        self.assertIn("False", let_go[:first])
+        self.assertIn("False", let_go[first:], "it is turned off again")
+
     def test_what_cannot_be_applied_is_passed_over(self):
         outcome, told = self.turns([{"id": "channels-last"}, {"id": "threads", "count": 1}])
         self.assertEqual(told["channels-last"]["state"], "begun")
