@@ -136,7 +136,7 @@ class Placement:
 
 def make_kind(torch):
     """The class of promises."""
-    tensor = torch.Tensor
+    tensor, cpu = torch.Tensor, torch.device("cpu")
     # What can be answered without the content.
     known = {tensor.size, tensor.dim, tensor.numel, tensor.nelement, tensor.__len__, tensor.is_floating_point, tensor.is_complex, tensor.element_size, tensor.ndimension}
     known |= {getattr(tensor, name).__get__ for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_leaf", "itemsize", "nbytes")
@@ -145,7 +145,7 @@ def make_kind(torch):
     class Promised(torch.Tensor):
         @staticmethod
         def __new__(cls, shape, dtype, *_, **__):
-            return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device="cpu")
+            return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=cpu)
 
         def __init__(self, shape, dtype, host=None, make_host=None, make=None, device=None, sent=None, used=None, whole=None):
             self._host, self._make_host = host, make_host
