@@ -50,6 +50,9 @@ class Budget:
         self.end = time.monotonic() + seconds if seconds else None
         self.beside = []
 
+    def is_over(self):
+        return self.end is not None and time.monotonic() > self.end
+
     def share(self, left, least):
         if self.end is None:
             return max(LONGEST, least)
@@ -70,7 +73,7 @@ def run_one(options, name, entry, seconds, fixed):
     return verdicts.judged(name, entry, own, report, fixed.get(name, {}).get("fixed_ms"))
 
 
-def judge_kept(options, name, entry, _, fixed):
+def judge_kept(options, name, entry, _, fixed, __):
     """The same from a run that was kept, explained by today's program."""
     folder = options.kept / name
     own = running.outside_windows(json.loads((folder / "own.json").read_text(encoding="utf-8")), spool.windows(folder))
@@ -97,13 +100,15 @@ def is_wrong(row):
     return bool(row.get("alarms")) or row.get("right_cause") is False or row.get("right_line") is False
 
 
-def run_and_judge(options, name, entry, seconds, fixed):
+def run_and_judge(options, name, entry, seconds, fixed, budget):
     """A verdict that is wrong is asked for again with --again, over longer runs: a shared machine has seconds in which it is half as fast as usual, and
     does not always tell. Where others use the CPUs even then, nothing can be said."""
     row = run_one(options, name, entry, seconds, fixed)
     for _ in range(MOST_AGAIN if options.again else 0):
         if not is_wrong(row):
             return row
+        if budget.is_over():
+            raise running.Skipped("wrong in a short run, and no time is left for longer ones")
         time.sleep(PAUSE_S)
         row = run_one(options, name, entry, 3 * seconds, fixed)
     if options.again and is_wrong(row):
@@ -140,8 +145,10 @@ def run_all(options, rows, head):
         seconds = options.seconds or budget.share(len(entries) - number, entry.get("seconds", 0))
         started = time.monotonic()
         try:
+            if options.again and budget.is_over():
+                raise running.Skipped("no time is left: this machine is slow")
             judge = judge_kept if options.kept else run_and_judge
-            rows[name] = judge(options, name, entry, seconds, fixed)
+            rows[name] = judge(options, name, entry, seconds, fixed, budget)
         except running.Skipped as reason:
             rows[name] = {"skipped": str(reason)}
         except running.Failed as reason:
@@ -170,7 +177,7 @@ def main():
     parser.add_argument("--part", help="2/3: the second third of them")
     parser.add_argument("--seconds", type=float, default=0.0, help="length of each run")
     parser.add_argument("--budget", type=float, default=0.0, help="seconds for all of them")
-    parser.add_argument("--again", action="store_true", help="run a workload up to three times more whose verdict is wrong")
+    parser.add_argument("--again", action="store_true", help="run a workload up to three times more whose verdict is wrong; none when the budget is spent")
     parser.add_argument("--verdicts", action="store_true", help="leave out whether figures agree: short runs are mostly recording")
     parser.add_argument("--merge", action="store_true", help="keep the rows of earlier parts")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for every run")
