@@ -59,7 +59,7 @@ class ClippingTest(unittest.TestCase):
     def test_they_are_clipped_as_by_torch(self):
         for limit in (0.1, 100.0):
             self.put(self.flat.clone())
-            self.assertEqual(clipping.piece_of([parameter.grad for parameter in self.model.parameters()]).numel(), 26)
+            self.assertEqual(clipping.piece_of(torch, [parameter.grad for parameter in self.model.parameters()]).numel(), 26)
             found = self.clipped(limit)
             for parameter in self.model.parameters():
                 parameter.grad = None
@@ -72,9 +72,10 @@ class ClippingTest(unittest.TestCase):
         self.put(self.flat)
         parameters = list(self.model.parameters())
         for gradients in ([], [parameters[0].grad], [parameter.grad for parameter in reversed(parameters)], [parameters[0].grad, parameters[2].grad]):
-            self.assertIsNone(clipping.piece_of(gradients))
+            self.assertIsNone(clipping.piece_of(torch, gradients))
+        self.assertIsNone(clipping.piece_of(torch, [torch.nn.Parameter(parameter.grad) for parameter in parameters]), "of another class")
         parameters[1].grad = parameters[1].grad.clone()
-        self.assertIsNone(clipping.piece_of([parameter.grad for parameter in parameters]))
+        self.assertIsNone(clipping.piece_of(torch, [parameter.grad for parameter in parameters]))
         sum_of_all = self.flat.abs().sum()
         torch.testing.assert_close(self.clipped(0.1, norm_type=1.0)[0], sum_of_all)
 

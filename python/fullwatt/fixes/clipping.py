@@ -17,7 +17,7 @@ def in_one_piece(tools):
                 return original(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
             parameters = list(parameters)
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-            flat = piece_of(gradients)
+            flat = piece_of(torch, gradients)
             if flat is None:
                 return original(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
             with torch.no_grad():
@@ -31,10 +31,10 @@ def in_one_piece(tools):
         tools.patches.replace(module, "clip_grad_norm_", make)
 
 
-def piece_of(gradients):
+def piece_of(torch, gradients):
     """All of them as one tensor, or None where they do not lie one after the other in the same memory."""
-    if len(gradients) < 2:
-        return None
+    if len(gradients) < 2 or any(type(gradient) is not torch.Tensor for gradient in gradients):
+        return None  # other kinds of tensors need not have an address
     first, last = gradients[0], gradients[-1]
     begin = end = first.data_ptr()
     for gradient in gradients:

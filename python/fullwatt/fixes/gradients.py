@@ -109,7 +109,8 @@ class Letting:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return "several processes train together, and share their gradients where these lie"
         gradients = [parameter.grad for parameter in parameters]
-        if any(gradient.dtype != parameter.dtype or gradient.layout != torch.strided or gradient.requires_grad for gradient, parameter in zip(gradients, parameters)):
+        if any(type(gradient) is not torch.Tensor or gradient.dtype != parameter.dtype or gradient.layout != torch.strided or gradient.requires_grad
+               for gradient, parameter in zip(gradients, parameters)):  # fmt: skip
             return "its gradients are of another kind than its parameters"
         del gradients
         return "the program keeps gradients, and expects them to change" if are_held(torch, parameters, self._alone) else ""
