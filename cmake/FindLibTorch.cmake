@@ -13,7 +13,7 @@ if(FULLWATT_TORCH_PYTHON AND NOT LibTorch_ROOT_FOLDER)
   execute_process(
     COMMAND ${FULLWATT_TORCH_PYTHON} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
     OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  set(LibTorch_ROOT_FOLDER "${found}" CACHE PATH "Folder of PyTorch, with lib and include")
+  set(LibTorch_ROOT_FOLDER "${found}" CACHE PATH "Folder of PyTorch, with lib and include" FORCE)  # over the empty one of a time before torch was there
 endif()
 
 find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS ${LibTorch_ROOT_FOLDER}/lib NO_DEFAULT_PATH)
