@@ -388,18 +388,24 @@ print(torch.rand(1).item())
         self.assert_in_force(cached, "sample-cache")
         self.assertEqual(cached.out, plain.out)
 
-    def test_a_trial_packs_what_its_steps_need(self):
-        plain = self.train([], self.DATA + self.LOOP)
+    def try_for(self, steps, source):
         plan = os.path.join(self.scratch, "plan.json")
-        environment = {"FULLWATT_PLAN": plan, "FULLWATT_TRIAL": "{}", "FULLWATT_STEPS": "3", "FULLWATT_WINDOWS": "off"}
         with open(plan, "w") as file:
             json.dump({"fixes": [self.CACHE]}, file)
+        return self.run_forked(source, environment={"FULLWATT_PLAN": plan, "FULLWATT_TRIAL": "{}", "FULLWATT_STEPS": str(steps), "FULLWATT_WINDOWS": "off"})
+
+    def test_a_trial_packs_what_its_steps_need(self):
+        plain = self.train([], self.DATA + self.LOOP)
         data = self.DATA.replace("64 * 8", "6400 * 8").replace("reshape(64, 8)", "reshape(6400, 8)").replace("return 64", "return 6400")
-        outcome = self.run_forked(data + self.LOOP, environment=environment)
+        outcome = self.try_for(3, data + self.LOOP)
         self.assertIn("138 samples", self.fix(outcome, "sample-cache")["text"])  # 23 batches of 6
         whole = self.train([], data + self.LOOP.replace("range(4)", "range(1)"))
         self.assertEqual(outcome.out.split("\n")[:2], whole.out.split("\n")[:2])
         self.assertNotEqual(plain.out.split("\n")[:2], whole.out.split("\n")[:2])
+
+    def test_a_trial_of_several_epochs_packs_all(self):
+        outcome = self.try_for(25, self.DATA + self.LOOP.replace("shuffle=True", "shuffle=True, drop_last=True"))
+        self.assertIn("64 samples", self.fix(outcome, "sample-cache")["text"])  # the 4 that the first epoch leaves out, too
 
     def test_random_samples_are_refused(self):
         for draw in ("torch.rand(1)", "__import__('random').random()", "__import__('numpy').random.rand()", "self.own.random()"):

@@ -242,7 +242,7 @@ def pack(tools, loader, most_bytes, workers):
 
 
 def upcoming(torch, loader, count):
-    """The samples to pack: all, but in a trial only those that its steps will use, by the sampler's own order, drawn ahead and put back."""
+    """The samples to pack: all, but in a trial that ends within an epoch only those that its steps will use, by the sampler's own order, drawn ahead and put back."""
     steps = os.environ.get("FULLWATT_STEPS", "") if os.environ.get("FULLWATT_TRIAL") else ""
     known = (torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler, torch.utils.data.SubsetRandomSampler,
              torch.utils.data.WeightedRandomSampler, torch.utils.data.DistributedSampler)  # fmt: skip
@@ -252,11 +252,12 @@ def upcoming(torch, loader, count):
     states = [generator.get_state() for generator in generators]
     try:
         draw_seed(torch, loader)
-        batches = list(itertools.islice(iter(loader.batch_sampler), int(steps) + TRIAL_EXTRA))
+        wanted = int(steps) + TRIAL_EXTRA
+        batches = list(itertools.islice(iter(loader.batch_sampler), wanted))
     finally:
         for generator, state in zip(generators, states):
             generator.set_state(state)
-    return sorted({int(index) for batch in batches for index in batch})
+    return sorted({int(index) for batch in batches for index in batch}) if len(batches) == wanted else range(count)
 
 
 def rows_of(torch, order, count):
