@@ -27,13 +27,10 @@ using std::chrono::milliseconds;
 constexpr double kMeasuredMs = 4000;    ///< of steps in a trial
 constexpr double kExplainedMs = 12000;  ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
-constexpr int kMostStarts = 12;  ///< to find the plan
-constexpr double kTurnMs = 250;  ///< half of a pair
-constexpr std::uint64_t kLeastTurn = 4;
-constexpr std::uint64_t kMostTurn = 50;
-constexpr std::uint64_t kTurnMargin = 5;  ///< steps beside those that are measured
-constexpr int kPairs = 5;
-constexpr int kFewPairs = 3;
+constexpr int kMostStarts = 12;          ///< to find the plan
+constexpr std::uint64_t kLeastTurn = 8;  ///< steps of half a pair, with those that do not count
+constexpr int kUsualPairs = 6;           ///< until they tell
+constexpr int kFewPairs = 5;
 constexpr double kLongStepMs = 100;
 
 volatile std::sig_atomic_t interrupts = 0;
@@ -174,6 +171,7 @@ tune::Look Tuner::look(const model::Plan& plan) {
   tune::Look found;
   found.trial =
       start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
+  keep_sources(found.trial.folder);
   const auto explained = explain_folder(found.trial.folder);
   if (!explained || explained->run.processes.empty()) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
@@ -194,18 +192,18 @@ model::Trial Tuner::measure(const model::Plan& plan) {
   return start({.plan = plan, .steps = steps_, .limit = limit_});
 }
 
-/// Short steps take part in larger groups; where they are long, fewer pairs must do.
+/// Where steps are long, fewer pairs must do. Should the steps not suffice, those that are left get another start.
 model::Trial Tuner::in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
-  tune::InTurns turns{.pairs = step_ms_ > kLongStepMs ? kFewPairs : kPairs,
-                      .steps = std::clamp(static_cast<std::uint64_t>(kTurnMs / step_ms_), kLeastTurn, kMostTurn)};
+  tune::InTurns turns;
+  if (step_ms_ > kLongStepMs) turns.pairs = kFewPairs;
   for (const auto& fix : fixes) {
     turns.fixes.push_back(fix.id);
     plan.fixes.push_back(fix);
   }
-  const auto steps = fixes.size() * static_cast<std::uint64_t>(2 * turns.pairs) * (turns.steps + kTurnMargin);
-  const milliseconds longest(static_cast<std::int64_t>(2 * static_cast<double>(steps) * step_ms_));
-  return start(
-      {.plan = plan, .steps = 2 * steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});
+  const auto half = kLeastTurn + static_cast<std::uint64_t>(1000 * turns.seconds / step_ms_);
+  const auto steps = 2 * fixes.size() * 2 * kUsualPairs * half;
+  const milliseconds longest(static_cast<std::int64_t>(static_cast<double>(steps) * step_ms_));
+  return start({.plan = plan, .steps = steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});
 }
 
 bool Tuner::is_unwanted(const std::string& id) const {

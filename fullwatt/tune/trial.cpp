@@ -29,7 +29,8 @@ constexpr std::size_t kTailLines = 3;
 nlohmann::json asked_of_agent(const TrialRequest& request) {
   nlohmann::json wanted{{"losses", request.losses}, {"seed_offset", request.seed_offset}};
   if (!request.turns.fixes.empty())
-    wanted["turns"] = {{"fixes", request.turns.fixes}, {"pairs", request.turns.pairs}, {"steps", request.turns.steps}};
+    wanted["turns"] = {
+        {"fixes", request.turns.fixes}, {"pairs", request.turns.pairs}, {"seconds", request.turns.seconds}};
   return wanted;
 }
 

@@ -15,8 +15,8 @@ namespace fullwatt::tune {
 /// Fixes that are turned on and off while the program trains, one after the other; they stand in the plan, too.
 struct InTurns {
   std::vector<std::string> fixes;
-  int pairs = 5;
-  std::uint64_t steps = 8;  ///< in each half of a pair
+  int pairs = 12;         ///< at most; fewer where these tell already
+  double seconds = 0.25;  ///< of each half of a pair, or a few steps where these take longer
 };
 
 /// What a trial is to be.

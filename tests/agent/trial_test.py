@@ -3,12 +3,14 @@
 import inspect
 import json
 import os
+import random
 import struct
 import unittest
 
 import torch
 
 from support import MODEL, Case
+from fullwatt.fixes import turns
 
 TRAIN = """
 import atexit, random
@@ -101,6 +103,44 @@ except FileExistsError:
             self.assertEqual(file.read(), "old\n")
 
 
+class PairsTest(unittest.TestCase):
+    """Whether pairs tell that a fix pays."""
+
+    MOST_PAIRS = 12
+
+    def verdicts(self, speedup, noise, outliers=0.0, count=2000):
+        chance = random.Random(1)
+
+        def half():
+            return chance.lognormvariate(0, noise) * (3 if chance.random() < outliers else 1)
+
+        pairs, kept = 0, 0
+        for _ in range(count):
+            ratios = []
+            while len(ratios) < self.MOST_PAIRS and not turns.is_decided(ratios):
+                ratios.append(speedup * half() / half())
+            pairs += len(ratios)
+            kept += turns.pays(ratios)
+        return kept / count, pairs / count
+
+    def test_what_does_nothing_is_seldom_kept(self):
+        for noise in (0.002, 0.02, 0.1):
+            kept, pairs = self.verdicts(1.0, noise)
+            self.assertLess(kept, 0.07)
+            self.assertLess(pairs, 7)
+
+    def test_what_pays_is_kept_also_where_some_steps_are_long(self):
+        self.assertGreater(self.verdicts(1.05, 0.015)[0], 0.95)
+        self.assertGreater(self.verdicts(1.3, 0.05, outliers=0.03)[0], 0.95)
+
+    def test_what_is_far_faster_is_known_soon(self):
+        kept, pairs = self.verdicts(2.0, 0.05)
+        self.assertEqual((kept, pairs), (1.0, 3.0))
+
+    def test_what_is_faster_by_less_than_it_is_worth_is_not_kept(self):
+        self.assertEqual(self.verdicts(1.004, 0.0005)[0], 0)
+
+
 class TurnsTest(Case):
     """Fixes that are turned on and off within one trial."""
 
@@ -123,7 +163,7 @@ print("ran to its end")
         plan = os.path.join(self.scratch, "plan.json")
         with open(plan, "w") as file:
             json.dump({"fixes": fixes}, file)
-        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "steps": 4}}
+        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05}}
         environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": "2000", "FULLWATT_WINDOWS": "off"}
         outcome = self.run_forked(MODEL + source, environment=environment)
         self.assertEqual(outcome.code, 0, outcome.err)
