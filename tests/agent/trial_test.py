@@ -10,7 +10,8 @@ import unittest
 import torch
 
 from support import MODEL, Case
-from fullwatt.fixes import turns
+
+from fullwatt.fixes import optimizers, turns
 
 TRAIN = """
 import atexit, random
@@ -198,6 +199,31 @@ for step in range(3000):
         if "fused" in inspect.signature(torch.optim.SGD).parameters:  # else the trial ends with the first fix
             self.assertIn("torch.float32", kinds[kinds.index("torch.bfloat16"):])
             self.assertIn("True", {line.split()[1] for line in lines})
+
+    def test_what_optimisers_remember_lies_as_its_parameters_do(self):
+        source = """
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 2, 1), torch.nn.Flatten(), torch.nn.Linear(72, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for step in range(3000):
+    optimizer.zero_grad(set_to_none=False)
+    model(torch.randn(2, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    weight = model[0].weight
+    alike = all(value.stride() == p.stride() for p in model.parameters() for value in [p.grad, *optimizer.state[p].values()] if value.shape == p.shape)
+    print(weight.is_contiguous(), alike, flush=True)
+"""
+        fixes = [{"id": "channels-last"}] + [{"id": "fused-optimizer"}] * ("cpu" in optimizers.supported(torch))
+        outcome, told = self.turns(fixes, source, pairs=2)
+        self.assertTrue(all(fact["state"] == "measured" for fact in told.values()), told)
+        lines = set(outcome.out.strip().split("\n"))
+        self.assertEqual(lines, {"True True", "False True"})
+
+    def test_a_program_that_ends_too_soon_for_its_first_fix_tells_what_it_measured(self):
+        undecided = "import fullwatt.fixes.turns\nfullwatt.fixes.turns.is_decided = lambda ratios: False\n"
+        for steps, state in ((600, "measured"), (40, "begun")):
+            outcome, told = self.turns([{"id": "threads", "count": 1}], undecided + self.SOURCE.replace("range(3000)", "range(%d)" % steps).replace("0.0", "0.00"), pairs=1000)
+            self.assertIn("ran to its end", outcome.out)
+            self.assertEqual(told["threads"]["state"], state)
 
     def test_gradients_take_turns(self):
         source = """

@@ -6,6 +6,7 @@ Torch itself has the place for that function: `_compiled_call_impl`, which Modul
 import sys
 
 from ..weak import Known
+from .optimizers import Layouts
 
 GRAPH, INPUT, PRECISION, COMPILER = range(4)  # from the outside in
 
@@ -122,7 +123,7 @@ def each_tensor(torch, value, change):
 
 def channels_last(tools, _):
     """Convolutions over images whose channels lie beside each other, as tensor cores want them."""
-    torch = tools.torch
+    torch, layouts = tools.torch, Layouts(tools)
 
     def make(module, call):
         layers = [layer for layer in module.modules() if isinstance(layer, (torch.nn.Conv2d, torch.nn.ConvTranspose2d))]
@@ -134,6 +135,7 @@ def channels_last(tools, _):
 
     def prepare(module, on):
         module.to(memory_format=torch.channels_last if on else torch.contiguous_format)
+        layouts.follow()
 
     tools.models.add("channels-last", INPUT, make, prepare)
 

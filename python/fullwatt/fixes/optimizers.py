@@ -1,6 +1,7 @@
-"""Torch's fused optimisers: one kernel for all parameters, in the place of one for each or for each kind."""
+"""Torch's fused optimisers: one kernel for all parameters, in the place of one for each or for each kind; and what fast optimisers ask of the layout in memory."""
 
 import sys
+import weakref
 
 from ..describe import optimizer_parameters
 from ..weak import Known
@@ -82,6 +83,7 @@ def fuse(torch, optimizer):
     for group in optimizer.param_groups:
         group.update(fused=True, foreach=False)
     move_steps(torch, optimizer, lambda parameter: parameter.device)
+    lay_like_parameters(torch, optimizer)
 
 
 def unfuse(torch, optimizer, before):
@@ -97,6 +99,46 @@ def move_steps(torch, optimizer, where):
         step = state.get("step")
         if isinstance(step, torch.Tensor):
             state["step"] = step.to(device=where(parameter), dtype=torch.float32)
+
+
+class Layouts:
+    """Optimisers whose parameters change their layout. Torch has fast ways only where gradients and moments lie in memory as their parameters do, and a fused one fails otherwise."""
+
+    def __init__(self, tools):
+        self._torch = tools.torch
+        self._seen = weakref.WeakSet()
+        module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+        tools.agent.at_steady.append(module.register_optimizer_step_pre_hook(lambda optimizer, *_: tools.agent.attempt(self._meet, optimizer)).remove)
+
+    def _meet(self, optimizer):
+        """Before its first step it may have moments of a checkpoint."""
+        if optimizer not in self._seen:
+            self._seen.add(optimizer)
+            lay_like_parameters(self._torch, optimizer)
+
+    def follow(self):
+        """Parameters were laid out anew."""
+        for optimizer in self._seen:
+            lay_like_parameters(self._torch, optimizer)
+
+
+def lay_like_parameters(torch, optimizer):
+    """Gradients and moments, where they lie in another way."""
+    for parameter in optimizer_parameters(optimizer):
+        state = optimizer.state.get(parameter, {})
+        for name, value in state.items():
+            if lies_otherwise(torch, value, parameter):
+                state[name] = laid_like(torch, value, parameter)
+        if lies_otherwise(torch, parameter.grad, parameter):
+            parameter.grad = laid_like(torch, parameter.grad, parameter)
+
+
+def lies_otherwise(torch, tensor, parameter):
+    return isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and tensor.shape == parameter.shape and tensor.stride() != parameter.stride()
+
+
+def laid_like(torch, tensor, parameter):
+    return torch.empty_like(parameter, dtype=tensor.dtype, device=tensor.device, requires_grad=False).copy_(tensor)
 
 
 def keep_out_of_checkpoints(optimizer, before):

@@ -1,7 +1,8 @@
 """A trial in which fixes are turned on and off while the training runs: neighbouring steps of one process differ by the fix alone.
 
 FULLWATT_TRIAL has `turns`: {"fixes": [id, …], "pairs": n, "seconds": t}. One fix after the other gets pairs of t seconds of steps with and without it, on top
-of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. Then the trial is over.
+of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. Then the trial is over. Where the program
+ends before, the first fix counts if it had pairs enough: another start would not get further.
 """
 
 import sys
@@ -10,7 +11,7 @@ from time import perf_counter
 from ..agent import torch_distributed
 
 SETTLE = 3  # steps after a turn that do not count: compiling, choosing algorithms, filling queues
-LEAST_STEPS = 3  # that are measured, however long they are
+LEAST_STEPS, MOST_STEPS = 3, 40  # of a half, however long or short they are: a program may have few of them
 LEAST_SPEEDUP = 1.01
 CLEAR_SPEEDUP = 1.2  # in each of so few pairs:
 CLEAR_PAIRS = 3
@@ -33,8 +34,11 @@ class Turns:
         self._steps = 0  # of this part of the course; it has at least so many, and lasts until
         self._least_steps = self._until = 0
         self._course = None
+        self._under_way = None  # what is measured of the present fix
+        self._is_first = True
         self._stop = stop
         agent.at_steady.append(self._begin)
+        agent.at_end.append(self._program_ends)
 
     def takes(self, name, turn):
         """Whether the fix is one of those that take turns: then `turn(on)` is its switch, and it is off at first."""
@@ -56,7 +60,7 @@ class Turns:
         if optimizer is not self._marker:
             return
         self._steps += 1
-        if self._steps < self._least_steps or perf_counter() < self._until:
+        if self._steps < self._least_steps or self._steps < MOST_STEPS and perf_counter() < self._until:
             return
         part = next(self._course, None)
         if part is None:
@@ -72,16 +76,25 @@ class Turns:
             self._agent.facts.add("turn", id=name, state="begun")
             if turn is None or self._report.state(name) == "refused":
                 continue  # the fact `fix` says why
-            times = {False: [], True: []}
-            once_s = yield from self._pairs_of(turn, times)
-            kept = self._report.state(name) != "refused" and pays(ratios_of(times))
-            if kept:
+            self._under_way = Measured(name)
+            yield from self._pairs_of(turn, self._under_way)
+            if self._tell(self._under_way):
                 turn(True)
-            self._agent.facts.add("turn", id=name, state="measured", kept=kept, without_ms=times[False], with_ms=times[True], once_s=once_s)
+            self._under_way, self._is_first = None, False
 
-    def _pairs_of(self, turn, times):
-        """The pairs of one fix; returns the seconds that its first use took beyond usual steps."""
-        first_use, is_on = 0.0, False
+    def _tell(self, measured):
+        """What was measured, and whether the fix is kept."""
+        kept = self._report.state(measured.fix) != "refused" and pays(measured.ratios())
+        self._agent.facts.add("turn", id=measured.fix, state="measured", kept=kept, without_ms=measured.ms[False], with_ms=measured.ms[True], once_s=measured.once_s())
+        return kept
+
+    def _program_ends(self):
+        if self._is_first and self._under_way is not None and len(self._under_way.ratios()) >= SIGN_PAIRS:
+            self._tell(self._under_way)
+
+    def _pairs_of(self, turn, measured):
+        """The pairs of one fix."""
+        is_on = False
         for pair in range(self._most_pairs):
             for on in (False, True) if pair % 2 == 0 else (True, False):
                 started = self._now()
@@ -91,14 +104,13 @@ class Turns:
                 yield SETTLE, 0
                 settled = self._now()
                 yield LEAST_STEPS, self._seconds
-                times[on].append((self._now() - settled) * 1e3 / self._steps)
+                measured.ms[on].append((self._now() - settled) * 1e3 / self._steps)
                 if on and pair == 0:
-                    first_use = settled - started
-            if is_decided(ratios_of(times)):
+                    measured.first_use_s = settled - started
+            if is_decided(measured.ratios()):
                 break
         if is_on:
             turn(False)
-        return max(0.0, first_use - SETTLE * middle(times[True]) / 1e3)
 
     def _now(self):
         """The time when all work that was given to the GPU is done."""
@@ -107,9 +119,21 @@ class Turns:
         return perf_counter()
 
 
-def ratios_of(times):
-    """How many times as fast, pair by pair: the machine may be at another pace from pair to pair."""
-    return [off / on for off, on in zip(times[False], times[True])]
+class Measured:
+    """The pairs of one fix: how long a step is in each half, off and on."""
+
+    def __init__(self, fix):
+        self.fix = fix
+        self.ms = {False: [], True: []}
+        self.first_use_s = 0.0
+
+    def ratios(self):
+        """How many times as fast, pair by pair: the machine may be at another pace from pair to pair."""
+        return [off / on for off, on in zip(self.ms[False], self.ms[True])]
+
+    def once_s(self):
+        """What its first use took beyond usual steps."""
+        return max(0.0, self.first_use_s - SETTLE * middle(self.ms[True]) / 1e3)
 
 
 def is_decided(ratios):
