@@ -114,14 +114,16 @@ model::Tuning Tuner::tune() {
     return tuning;
   }
   learn(first);
-  tuning = tune::search(
-      {.look = [&](const auto& plan) { return look(plan); },
-       .measure = [&](const auto& plan) { return measure(plan); },
-       .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
-      {.starts = kMostStarts - number_, .is_over = [&] { return is_interrupted() || minutes() > options_.minutes; }},
-      {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
-       .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
-      needed_);
+  tuning =
+      tune::search({.look = [&](const auto& plan) { return look(plan); },
+                    .measure = [&](const auto& plan) { return measure(plan); },
+                    .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
+                   {.starts = kMostStarts - number_,
+                    .is_over = [&] { return is_interrupted() || minutes() > options_.minutes; },
+                    .is_late = [&] { return minutes() > options_.minutes / 2; }},
+                   {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
+                    .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
+                   needed_);
   tuning.plan.made_for = first.target;
   tuning.search_starts = number_;
   tuning.search_s = all_seconds_;

@@ -101,15 +101,21 @@ Proposal compile(const Situation& now) {
   return propose("the model is not compiled");
 }
 
-/// Pays where launching takes longer than computing.
-Proposal cuda_graphs(const Situation& now) {
-  return on_gpu(now) ? for_finding(now, "cuda-graphs") : std::nullopt;
+/// Whether the GPU waits for launches: what that costs in the end shows only when it is tried.
+bool waits_for_launches(const Situation& now) {
+  constexpr double kLeastShare = 0.02;
+  const auto& causes = now.explanation.causes;
+  const auto launching = std::ranges::find(causes, "launch-bound", &model::Cause::id);
+  return on_gpu(now) && launching != causes.end() &&
+         launching->charged_ms >= kLeastShare * now.explanation.step_ms.mean;
 }
 
-/// Has no finding of its own: how much of the launching it takes away shows only when it is tried.
+Proposal cuda_graphs(const Situation& now) {
+  return waits_for_launches(now) ? propose("the GPU waits for launches") : std::nullopt;
+}
+
 Proposal backward_inline(const Situation& now) {
-  if (!on_gpu(now) || mended_by(now, "cuda-graphs") == nullptr) return std::nullopt;
-  return propose("steps are bound by launching");
+  return waits_for_launches(now) ? propose("the GPU waits for launches") : std::nullopt;
 }
 
 Proposal fused_optimizer(const Situation& now) {

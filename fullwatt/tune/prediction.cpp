@@ -25,7 +25,8 @@ struct Shorter {
 /// A fix that makes kernels others, or that may find nothing to take away.
 struct KernelChange {
   std::string_view fix;
-  double loss;  ///< what it may cost, as a share of the step: conversions, other layouts, bad guesses of compilers
+  double loss;       ///< what it may cost, as a share of the step: conversions, other layouts, bad guesses of compilers
+  double launching;  ///< the same, as a share of launching: conversions are kernels of their own
   std::span<const Shorter> kernels;
   std::string_view host;  ///< causes on the host that it can take away as a whole, divided by blanks
 };
@@ -38,16 +39,17 @@ constexpr Shorter kChoice[] = {{"convolution", 0.7}};
 constexpr Shorter kCompiled[] = {{"elementwise normalisation softmax reduction embedding copy other optimizer", 0.9},
                                  {"matmul convolution attention rnn", 0.3}};
 constexpr Shorter kFused[] = {{"optimizer elementwise reduction", 0.9}};
-constexpr KernelChange kChanges[] = {{"tf32", 0.05, kTf32, ""},
-                                     {"bf16", 0.25, kHalf, ""},
-                                     {"fp16", 0.25, kHalf, ""},
-                                     {"channels-last", 0.25, kLayout, ""},
-                                     {"cudnn-benchmark", 0.1, kChoice, ""},
-                                     {"compile", 0.25, kCompiled, "launch-bound python"},
-                                     {"backward-inline", 0.05, {}, "launch-bound"},
-                                     {"fused-optimizer", 0.05, kFused, "launch-bound optimizer"},
-                                     {"loader-pinned", 0.05, {}, "copy-wait data-wait"},
-                                     {"non-blocking", 0.05, {}, "copy-wait sync-drain"}};
+constexpr KernelChange kChanges[] = {{"tf32", 0.05, 0, kTf32, ""},
+                                     {"bf16", 0.25, 0.5, kHalf, ""},
+                                     {"fp16", 0.25, 0.5, kHalf, ""},
+                                     {"channels-last", 0.25, 0, kLayout, ""},
+                                     {"cudnn-benchmark", 0.1, 0, kChoice, ""},
+                                     {"compile", 0.25, 0, kCompiled, "launch-bound python"},
+                                     {"cuda-graphs", 0.1, 0, {}, "launch-bound python"},
+                                     {"backward-inline", 0.05, 0, {}, "launch-bound"},
+                                     {"fused-optimizer", 0.05, 0, kFused, "launch-bound optimizer"},
+                                     {"loader-pinned", 0.05, 0, {}, "copy-wait data-wait"},
+                                     {"non-blocking", 0.05, 0, {}, "copy-wait sync-drain"}};
 
 bool has_word(std::string_view words, std::string_view word) {
   const auto all = base::split(words, ' ');
@@ -82,7 +84,7 @@ model::Prediction interval(const model::Explanation& explanation, const KernelCh
     prediction.high_ms = kUnknownGain * computing + kNoise * step;
     return prediction;
   }
-  prediction.low_ms = -change.loss * step;
+  prediction.low_ms = -(change.loss * step + change.launching * causes_ms(explanation, "launch-bound"));
   prediction.high_ms = std::min(kernels_ms(explanation, change) + host, step) + kNoise * step;
   return prediction;
 }
@@ -100,12 +102,23 @@ std::optional<double> promised_ms(const model::Explanation& explanation, std::st
   return sum;
 }
 
+/// With samples in memory nothing waits for a batch any more, nor for its way to the GPU, where there is room for them
+/// or batches are sent ahead.
+std::optional<double> waiting_ms(const model::Explanation& explanation) {
+  const auto waiting = std::ranges::find(explanation.causes, "data-wait", &model::Cause::id);
+  if (waiting == explanation.causes.end()) return std::nullopt;
+  const auto gone = std::min(waiting->charged_ms, waiting->gain_alone_ms.value_or(waiting->charged_ms));
+  return std::min(gone + causes_ms(explanation, "copy-wait gpu-copy-h2d"), explanation.step_ms.mean);
+}
+
 }  // namespace
 
 model::Prediction predict(const model::Explanation& explanation, std::string_view fix) {
   const auto* change = std::ranges::find(kChanges, fix, &KernelChange::fix);
   auto prediction = change != std::end(kChanges) ? interval(explanation, *change) : model::Prediction{};
   prediction.ms = promised_ms(explanation, fix);
+  if (fix == "sample-cache" && prediction.ms)
+    prediction.ms = waiting_ms(explanation).or_else([&] { return prediction.ms; });
   return prediction;
 }
 

@@ -9,7 +9,7 @@ namespace fullwatt::tune {
 namespace {
 
 constexpr double kLeastSpeedup = 1.05;  ///< what a single start can tell from noise; the proof decides in the end
-constexpr int kRounds = 2;
+constexpr int kMostLooks = 3;
 
 double mean_ms(const model::Trial& trial) {
   const auto sum = std::accumulate(trial.step_ms.begin(), trial.step_ms.end(), 0.0);
@@ -48,15 +48,18 @@ class Search {
     found_.plan = found_.needed = needed;
   }
 
+  /// What the loader hid shows only in another look: turns are taken after that, unless time runs short.
   model::Tuning run() {
-    for (int round = 0; round < kRounds && may_start(); ++round) {
+    for (int number = 0; number < kMostLooks && may_start(); ++number) {
       const auto kept_before = found_.plan.fixes.size();
       ++used_;
       const auto look = starts_.look(found_.plan);
-      if (!take_pace(look.trial, round)) break;
+      if (!take_pace(look.trial, number == 0)) break;
       for (const auto& candidate : sorted_out(look.candidates)) listener_.worth_it(new_entry(candidate));
       try_one_by_one(sorted_out(look.candidates));
-      try_in_turns(sorted_out(look.candidates));
+      const bool has_time = number + 1 < kMostLooks && may_start() && !limits_.is_late();
+      const bool looks_again = has_time && found_.plan.fixes.size() != kept_before;
+      if (!looks_again) try_in_turns(sorted_out(look.candidates));
       if (found_.plan.fixes.size() == kept_before) break;
     }
     return std::move(found_);
@@ -66,14 +69,14 @@ class Search {
   bool may_start() const { return used_ < limits_.starts && !limits_.is_over(); }
 
   /// How long a step is now; false when the program does not run.
-  bool take_pace(const model::Trial& trial, int round) {
+  bool take_pace(const model::Trial& trial, bool is_first) {
     if (!trial.failure.empty()) {
-      if (round == 0) found_.failure = trial.failure;
+      if (is_first) found_.failure = trial.failure;
       return false;
     }
     found_.after_ms = mean_ms(trial);
     found_.gpu_after = trial.gpu;
-    if (round == 0) {
+    if (is_first) {
       found_.before_ms = found_.after_ms;
       found_.gpu_before = trial.gpu;
       found_.samples_per_step = trial.samples_per_step;

@@ -25,6 +25,7 @@ struct Starts {
 struct SearchLimits {
   int starts = 12;
   std::function<bool()> is_over = [] { return false; };  ///< the time is up, or the user wants the best so far
+  std::function<bool()> is_late = [] { return false; };  ///< what is left of it is for trying
 };
 
 /// Who wants to know what goes on.

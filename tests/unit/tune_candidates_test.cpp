@@ -59,8 +59,12 @@ TEST(TuneCandidatesTest, AnImageTrainingOnAGpuGetsPrecisionFirstAndTheLoaderLast
 
 TEST(TuneCandidatesTest, StepsThatAreBoundByLaunchingGetGraphsAndTheirBackwardPassInline) {
   auto training = image_training("cuda:0");
+  training.explanation.step_ms.mean = 100;
+  training.explanation.causes.emplace_back();
+  training.explanation.causes[0].id = "launch-bound";
+  training.explanation.causes[0].charged_ms = 1;
   for (const auto* id : {"cuda-graphs", "backward-inline"}) EXPECT_FALSE(has(training.ids(), id)) << id;
-  training.find("launch-bound");
+  training.explanation.causes[0].charged_ms = 3;
   for (const auto* id : {"cuda-graphs", "backward-inline"}) EXPECT_TRUE(has(training.ids(), id)) << id;
 }
 

@@ -37,6 +37,30 @@ TEST(TunePrediction, AFixThatChangesKernelsHasAnInterval) {
   EXPECT_GT(*predict(image_training(), "compile").high_ms, 0.9 * 20 + 8) << "it launches less, too";
 }
 
+TEST(TunePrediction, GraphsMayTakeAwayAllLaunchingAndHalfPrecisionMayAddToIt) {
+  const auto graphs = predict(image_training(), "cuda-graphs");
+  EXPECT_NEAR(*graphs.high_ms, 8 + 5, 1e-9);
+  auto launching = image_training();
+  launching.causes[0].charged_ms = 60;
+  EXPECT_NEAR(*predict(launching, "bf16").low_ms, *predict(image_training(), "bf16").low_ms - 26, 1e-9);
+}
+
+TEST(TunePrediction, ACacheTakesAwayAllWaitingForBatchesAndTheirCopies) {
+  auto explanation = image_training();
+  EXPECT_EQ(predict(explanation, "sample-cache").ms, 30) << "nothing more exact is known";
+  for (const auto& [id, ms] : {std::pair("data-wait", 50.0), {"copy-wait", 2.0}, {"gpu-copy-h2d", 4.0}}) {
+    model::Cause cause;
+    cause.id = id;
+    cause.charged_ms = ms;
+    explanation.causes.push_back(cause);
+  }
+  EXPECT_NEAR(*predict(explanation, "sample-cache").ms, 56, 1e-9);
+  explanation.causes[1].gain_alone_ms = 45;  // the GPU works on meanwhile
+  EXPECT_NEAR(*predict(explanation, "sample-cache").ms, 51, 1e-9);
+  explanation.findings.clear();
+  EXPECT_FALSE(predict(explanation, "sample-cache").ms) << "nothing was found that it would mend";
+}
+
 TEST(TunePrediction, NothingGivesMoreThanTheStepAndItsNoise) {
   auto explanation = image_training();
   explanation.findings[0].gain_ms = 400;

@@ -121,6 +121,23 @@ TEST(TuneSearchTest, WhatPromisesMostIsTriedFirstAndOpensTheWay) {
   EXPECT_NEAR(*entry(tuning, "sample-cache").predicted.ms, 80, 1e-9);
 }
 
+TEST(TuneSearchTest, TurnsWaitForALookAtAMendedLoaderWhileThereIsTime) {
+  for (const bool late : {false, true}) {
+    Program program({{"sample-cache", 0.2}, {"bf16", 0.5}}, {candidate("bf16"), candidate("sample-cache", 80)});
+    int looks_at_turns = 0;
+    const auto tuning = search({.look = [&](const auto& plan) { return program.look(plan); },
+                                .measure = [&](const auto& plan) { return program.measure(plan); },
+                                .in_turns =
+                                    [&](const auto& plan, const auto& fixes) {
+                                      looks_at_turns = program.looks;
+                                      return program.in_turns(plan, fixes);
+                                    }},
+                               {.is_late = [&] { return late; }}, {});
+    EXPECT_EQ(tuning.plan.fixes.size(), 2U);
+    EXPECT_EQ(looks_at_turns, late ? 1 : 2);
+  }
+}
+
 TEST(TuneSearchTest, TurnsAreTakenAgainOnlyWhenTheLoaderWasMendedSince) {
   Program program({{"bf16", 1.0}, {"tf32", 0.5}}, {candidate("bf16"), candidate("tf32")});
   search_in(program);
