@@ -23,7 +23,7 @@ namespace fullwatt::tune {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::uint64_t kWarmUp = 12;  ///< steps until the agent's own hooks are settled
+constexpr std::uint64_t kWarmUp = 16;  ///< steps until the agent's hooks are settled, and graphs are captured
 constexpr std::size_t kTailLines = 3;
 
 nlohmann::json asked_of_agent(const TrialRequest& request) {
