@@ -413,6 +413,8 @@ print(torch.rand(1).item())
             outcome = self.train([self.CACHE], data + self.LOOP)
             self.assert_refused(outcome, "sample-cache", "differ" if "own" in draw else "at random")
             self.assertEqual(len(outcome.out.strip().split("\n")), 45)
+            if draw == "torch.rand(1)":
+                self.assertEqual(outcome.out, self.train([], data + self.LOOP).out)  # what was drawn to find out is put back
 
     def test_samples_of_different_lengths_are_refused(self):
         data = self.DATA.replace("self.values[i]", "self.values[i][:4 + i // 40]").replace("Linear(8", "Linear(4")
@@ -429,13 +431,54 @@ print(torch.rand(1).item())
         outcome = self.train([dict(self.CACHE, gigabytes=0)], self.DATA + self.LOOP)
         self.assert_refused(outcome, "sample-cache", "there is room for")
 
-    def test_a_data_set_that_changes_is_noticed_and_the_loader_takes_over(self):
-        changing = self.LOOP.replace("for epoch in range(4):", "for epoch in range(4):\n    if epoch == 2:\n        data.values += 1")
-        plain = self.train([], self.DATA + changing)
-        outcome = self.train([self.CACHE], self.DATA + changing)
+    def train_with_change(self, change, data=None, loader=None):
+        """The cached training, whose program does this before its third epoch, with the output of the plain one."""
+        loop = self.LOOP.replace("for epoch in range(4):", "for epoch in range(4):\n    if epoch == 2:\n        %s" % change)
+        source = (data or self.DATA) + (loop.replace("DataLoader(data", "DataLoader(" + loader) if loader else loop)
+        return self.train([self.CACHE], source), self.train([], source).out
+
+    def assert_noticed(self, *arguments, why="data set changes", **options):
+        outcome, plain = self.train_with_change(*arguments, **options)
         self.assertEqual(self.fix(outcome, "sample-cache")["state"], "undone")
-        self.assertIn("data set changes", self.fix(outcome, "sample-cache")["text"])
-        self.assertEqual(outcome.out, plain.out)  # the first batch of an epoch is audited
+        self.assertIn(why, self.fix(outcome, "sample-cache")["text"])
+        self.assertEqual(outcome.out, plain)  # from the first batch of that epoch on
+
+    def test_a_data_set_that_changes_is_noticed_and_the_loader_takes_over(self):
+        self.assert_noticed("data.values += 1")
+
+    def test_a_new_value_of_an_attribute_is_noticed_as_an_epoch_begins(self):
+        self.assert_noticed("data.values = data.values + 1")
+
+    STAGED = DATA.replace("self.fetched = 0", "self.fetched = 0\n        self.stage = 1").replace("self.values[i]", "self.values[i] * self.stage")
+
+    def test_an_attribute_of_a_data_set_within_is_noticed(self):
+        self.assert_noticed("loader.dataset.dataset.stage = 2", data=self.STAGED, loader="torch.utils.data.Subset(data, range(40))")
+        self.assert_noticed("data.stage = 2", data=self.STAGED, loader="torch.utils.data.ConcatDataset([data, Data()])")
+
+    def test_an_attribute_of_a_transform_is_noticed(self):
+        transform = """
+class Scale:
+    strength = property(lambda self: self._strength, lambda self, value: setattr(self, "_strength", value))
+    def __init__(self):
+        self.strength = 0.1
+    def __call__(self, x):
+        return x * self.strength
+"""
+        data = transform + self.DATA.replace("self.fetched = 0", "self.fetched = 0\n        self.transform = [Scale()]").replace("self.values[i]", "self.transform[0](self.values[i])")
+        self.assert_noticed("data.transform[0].strength = 0.3", data=data)
+
+    def test_samples_that_are_drawn_at_random_from_an_epoch_on_are_noticed_and_the_random_state_stays(self):
+        data = self.STAGED.replace("* self.stage", "* (torch.rand(1) if self.stage == 2 else 1)")
+        self.assert_noticed("data.stage = 2", data=data)
+
+    def test_a_data_set_that_grows_is_noticed(self):
+        data = self.DATA.replace("return 64", "return len(self.values)")
+        self.assert_noticed("data.values = torch.cat([data.values, data.values + 1])", data=data)
+
+    def test_an_attribute_that_changes_without_meaning_leaves_it_in_force(self):
+        outcome, plain = self.train_with_change("data.stage = 7; data.fetched += 100; data.notes = [epoch]")
+        self.assert_in_force(outcome, "sample-cache")
+        self.assertEqual(outcome.out, plain)
 
     def test_a_file_that_is_opened_late_is_not_shared_with_workers(self):
         data = self.DATA.replace("self.fetched += 1", "self.file = getattr(self, 'file', None) or open(__file__)")

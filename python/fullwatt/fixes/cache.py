@@ -7,27 +7,23 @@ again. When anything turns out otherwise it falls away, and the loader goes on a
 import copy
 import itertools
 import os
-import random
 import sys
 import time
 
 from ..weak import Known
 from . import ahead
 from .ahead import Ahead
+from .audit import Audits, check
 from .loaders import draw_seed, why_no_workers
 from .promised import Order, Placement
+from .samples import RandomState, Refused, fetch, leaves_of, twin_of
 
 NAME = "sample-cache"
-PROBES = 8  # samples that are fetched twice
-PACK_BATCH = 256
+PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
+PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
 SHARE_OF_FREE = 0.5  # of the memory that is free when packing begins
 TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
 MOST_AT_ONCE = 4_000_000  # samples of an epoch whose order is looked up as a whole
-FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
-
-
-class Refused(Exception):
-    """Why a loader's samples are not cached."""
 
 
 def sample_cache(tools, entry):
@@ -63,7 +59,11 @@ class Caches:
         if packed is None:
             packed = self._try_to_pack(loader)
             self._packed.put(loader, packed)
-        if packed is False or packed.is_broken:
+        if packed is False:
+            return None
+        packed.begin_epoch(loader)
+        if packed.is_broken:
+            self._packed.put(loader, False)  # its memory is free again
             return None
         if self._iterator_class is None:
             self._iterator_class = make_iterator_class(self._tools.torch)
@@ -74,14 +74,16 @@ class Caches:
 
     def _try_to_pack(self, loader):
         report = self._tools.report
+        start, before = time.monotonic(), RandomState(self._tools.torch)
         try:
-            start = time.monotonic()
             packed = pack(self._tools, loader, self._most_bytes, self._workers)
             packed.place(self._most_on_gpu, self._may_go_ahead(loader))
         except Exception as error:
             if report.state(NAME) != "in-force":
                 report.refused(NAME, str(error) if isinstance(error, Refused) else "fetching raised %s: %s" % (type(error).__name__, error))
             return False
+        finally:
+            before.put_back()
         seconds = time.monotonic() - start
         whole = seconds * len(loader.dataset) / packed.count
         packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
@@ -91,18 +93,17 @@ class Caches:
 class Packed:
     """The samples of a data set, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order."""
 
-    def __init__(self, tools, twin, leaves, form, rows):
+    def __init__(self, tools, leaves, form, rows, audits):
         self._tools = tools
-        self._twin = twin
         self._leaves = leaves
         self._form = form
         self._rows = rows
+        self._audits = audits
         self.count = len(leaves[0])
         self.bytes = sum(leaf.nelement() * leaf.element_size() for leaf in leaves)
         self.is_broken = False
         self.placement = None
         self._told = ("", 0.0)
-        self._until_audit = self._distance = FIRST_AUDIT
 
     def place(self, most_bytes, goes_ahead):
         """Samples may go to the GPU, as many bytes of them; others ahead of their steps."""
@@ -132,29 +133,24 @@ class Packed:
             if done:
                 self.tell("%s; %s" % (self._told[0], done), self._told[1] + time.monotonic() - start)
 
-    def audit(self, indices, must=False):
-        """Now and then a sample is fetched anew and compared."""
-        self._until_audit -= 1
-        if self._until_audit > 0 and not must:
+    def begin_epoch(self, loader):
+        """It stays in force only if the data set is still what was packed, as far as can be seen."""
+        self._audit(self._audits.begin, loader)
+
+    def audit(self, indices):
+        """Now and then a sample of a batch is fetched anew and compared."""
+        self._audit(self._audits.batch, indices)
+
+    def _audit(self, audit, given):
+        if self.is_broken:
             return
-        self._distance = min(2 * self._distance, RAREST_AUDIT)
-        self._until_audit = self._distance
-        why = self._why_broken(int(indices[len(indices) // 2]))
+        try:
+            why = audit(given)
+        except Exception as error:
+            why = "looking at its data set again raised %s" % type(error).__name__
         if why:
             self.is_broken = True
             self._tools.agent.attempt(self._tools.report.undone, NAME, why)
-
-    def _why_broken(self, index):
-        torch = self._tools.torch
-        row = index if self._rows is None else int(self._rows[index])
-        if row < 0:
-            return ""
-        try:
-            now, _ = leaves_of(torch, fetch(torch, self._twin, [index]))
-        except Exception as error:
-            return "fetching sample %d again raised %s" % (index, type(error).__name__)
-        then = [leaf[row:row + 1] for leaf in self._leaves]
-        return "" if is_same(torch, now, then) else "sample %d is not what it was: the data set changes" % index
 
 
 def make_iterator_class(torch):
@@ -177,7 +173,7 @@ def make_iterator_class(torch):
                 packed.served()
             indices, data = self._ahead.next() if self._ahead is not None else self._make()
             if not packed.is_broken:
-                packed.audit(indices, must=self._is_first)
+                packed.audit(indices)
                 if self._ahead is None and self._may_go_ahead and not packed.placement.is_learning and not packed.placement.is_whole:
                     self._ahead = Ahead(self._make)
                 self._is_first = False
@@ -224,21 +220,30 @@ def pack(tools, loader, most_bytes, workers):
     count = check(torch, twin)
     first, form = leaves_of(torch, fetch(torch, twin, [0]))
     order = upcoming(torch, loader, count)
-    size = len(order) * sum(leaf.nelement() * leaf.element_size() for leaf in first)
+    sample_bytes = sum(leaf.nelement() * leaf.element_size() for leaf in first)
+    size = len(order) * sample_bytes
     room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
     if size > room:
         raise Refused("its %d samples take %.1f GB, and there is room for %.1f" % (count, size / 1e9, room / 1e9))
     leaves = [torch.empty((len(order),) + leaf.shape[1:], dtype=leaf.dtype) for leaf in first]
+    workers = 0 if why_no_workers(torch, loader) else max(workers, loader.num_workers)
+    at_once = pack_batch(len(order), sample_bytes, workers)
     done = 0
-    for batch in batches_in_order(torch, loader, order, workers):
+    for batch in batches_in_order(torch, loader, order, at_once, workers):
         parts, its_form = leaves_of(torch, batch)
-        length = min(PACK_BATCH, len(order) - done)
+        length = min(at_once, len(order) - done)
         if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
             raise Refused("its samples differ in form")
         for part, leaf in zip(parts, leaves):
             leaf[done:done + length] = part
         done += length
-    return Packed(tools, twin, leaves, form, rows_of(torch, order, count))
+    rows = rows_of(torch, order, count)
+    return Packed(tools, leaves, form, rows, Audits(torch, count, order, finder(leaves, rows)))
+
+
+def pack_batch(count, sample_bytes, workers):
+    """How many samples are fetched at once: large ones few, and enough batches for all workers."""
+    return max(1, min(PACK_BATCH, PACK_BYTES // max(sample_bytes, 1), count // (PACKS_PER_WORKER * max(workers, 1))))
 
 
 def upcoming(torch, loader, count):
@@ -269,82 +274,20 @@ def rows_of(torch, order, count):
     return rows
 
 
-def twin_of(torch, loader):
-    """The same loader with a data set of its own: what that opens when it fetches here must not be shared by worker processes that come later."""
-    twin = copy.copy(loader)
-    vars(twin)["dataset"] = own_copy(torch, loader.dataset)
-    return twin
+def finder(leaves, rows):
+    """A function that gives the parts of one sample, or None where it is not packed."""
+
+    def find(index):
+        row = index if rows is None else int(rows[index])
+        return [leaf[row:row + 1] for leaf in leaves] if row >= 0 else None
+
+    return find
 
 
-def own_copy(torch, data, depth=3):
-    """A copy that shares what is stored, but not the objects around it."""
-    twin = copy.copy(data)
-    for name, value in list(vars(twin).items()) if depth > 0 and hasattr(twin, "__dict__") else ():
-        if isinstance(value, (list, tuple)) and value and all(is_data_set(torch, item) for item in value):
-            vars(twin)[name] = type(value)(own_copy(torch, item, depth - 1) for item in value)
-        elif is_data_set(torch, value):
-            vars(twin)[name] = own_copy(torch, value, depth - 1)
-    return twin
-
-
-def is_data_set(torch, value):
-    return isinstance(value, torch.utils.data.Dataset)
-
-
-def check(torch, loader):
-    """The number of samples of a loader that can be cached; raises Refused."""
-    data = loader.dataset
-    if isinstance(data, torch.utils.data.IterableDataset):
-        raise Refused("an iterable data set has no samples by number")
-    if loader.batch_sampler is None:
-        raise Refused("the loader does not make batches")
-    if hasattr(data, "set_epoch"):
-        raise Refused("its data set changes with the epoch")
-    try:
-        count = len(data)
-    except TypeError:
-        raise Refused("its data set has no length") from None
-    if count < 2:
-        raise Refused("its data set is empty")
-    probes = sorted({count * i // PROBES for i in range(PROBES)})
-    check_probes(torch, loader, probes)
-    return count
-
-
-def check_probes(torch, loader, probes):
-    """Fetching is the same twice, draws no random numbers, and a batch is its samples one below the other."""
-    before = random_state(torch)
-    singles = [leaves_of(torch, fetch(torch, loader, [index])) for index in probes]
-    if random_state(torch) != before:
-        raise Refused("its samples are drawn at random")
-    together, form = leaves_of(torch, fetch(torch, loader, probes))
-    if random_state(torch) != before:
-        raise Refused("its samples are drawn at random")
-    if any(single_form != form or any(row.shape[:1] != (1,) or row.shape[1:] != all_rows.shape[1:] for row, all_rows in zip(rows, together))
-           for rows, single_form in singles):
-        raise Refused("its samples differ in form, or are more than one row of a batch")
-    if not is_same(torch, together, [torch.cat(parts) for parts in zip(*(rows for rows, _ in singles))]):
-        raise Refused("two fetches of the same samples differ")
-
-
-def random_state(torch):
-    """The state of every generator that a data set would use without being asked."""
-    numpy = sys.modules.get("numpy")
-    drawn = numpy.random.get_state() if numpy is not None else None
-    return (bytes(torch.get_rng_state().numpy()), random.getstate(), (drawn[1].tobytes(), drawn[2]) if drawn is not None else None)
-
-
-def fetch(torch, loader, indices):
-    """A batch of these samples by the loader's own means, in this process."""
-    kind = sys.modules["torch.utils.data.dataloader"]._DatasetKind
-    return kind.create_fetcher(loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last).fetch(indices)
-
-
-def batches_in_order(torch, loader, order, workers):
+def batches_in_order(torch, loader, order, at_once, workers):
     """These samples, one after the other, by a copy of the loader that draws from a random state of its own."""
     own = copy.copy(loader)
-    order = torch.utils.data.BatchSampler(order, PACK_BATCH, False)
-    workers = 0 if why_no_workers(torch, loader) else max(workers, loader.num_workers)
+    order = torch.utils.data.BatchSampler(order, at_once, False)
     vars(own).update(batch_sampler=order, num_workers=workers, prefetch_factor=2 if workers else None, persistent_workers=False,
                      pin_memory=False, generator=torch.Generator(), _iterator=None)  # fmt: skip
     iterator = own._get_iterator()
@@ -353,22 +296,6 @@ def batches_in_order(torch, loader, order, workers):
             yield iterator._next_data()
         except StopIteration:
             return
-
-
-def leaves_of(torch, batch):
-    """The tensors of a batch, and how they are put together."""
-    leaves, form = torch.utils._pytree.tree_flatten(batch)
-    if not leaves or not all(isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.device.type == "cpu" for leaf in leaves):
-        raise Refused("its batches hold something else than tensors on the CPU")
-    return leaves, form
-
-
-def is_same(torch, some, others):
-    """Equal to the bit; a NaN equals itself."""
-    return len(some) == len(others) and all(
-        one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
-        for one, other in zip(some, others)
-    )
 
 
 def free_memory():

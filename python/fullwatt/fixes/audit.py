@@ -1,0 +1,127 @@
+"""Whether a data set gives the same samples every time: asked before they are packed, and again and again while the packed ones serve."""
+
+import time
+
+from .fingerprint import fingerprint
+from .samples import RandomState, Refused, fetch, is_same, leaves_of, twin_of
+
+PROBES = 8  # samples that are fetched twice
+FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
+REST = 100  # times as long as an audit took there is none: at most 1 % of a training's time
+MUST_EPOCHS = 2  # whose first batch is audited whatever that takes: the second shows what a program does between epochs
+
+
+def check(torch, loader):
+    """The number of samples of a loader that can be cached; raises Refused."""
+    data = loader.dataset
+    if isinstance(data, torch.utils.data.IterableDataset):
+        raise Refused("an iterable data set has no samples by number")
+    if loader.batch_sampler is None:
+        raise Refused("the loader does not make batches")
+    if hasattr(data, "set_epoch"):
+        raise Refused("its data set changes with the epoch")
+    try:
+        count = len(data)
+    except TypeError:
+        raise Refused("its data set has no length") from None
+    if count < 2:
+        raise Refused("its data set is empty")
+    check_probes(torch, loader, spread(count))
+    return count
+
+
+def spread(count, shift=0):
+    """Some numbers below `count`, far from each other."""
+    return sorted({(count * i // PROBES + shift) % count for i in range(PROBES)})
+
+
+def check_probes(torch, loader, probes):
+    """Fetching is the same twice, draws no random numbers, and a batch is its samples one below the other."""
+    before = RandomState(torch)
+    singles = [leaves_of(torch, fetch(torch, loader, [index])) for index in probes]
+    if before.is_drawn_from():
+        raise Refused("its samples are drawn at random")
+    together, form = leaves_of(torch, fetch(torch, loader, probes))
+    if before.is_drawn_from():
+        raise Refused("its samples are drawn at random")
+    if any(single_form != form or any(row.shape[:1] != (1,) or row.shape[1:] != all_rows.shape[1:] for row, all_rows in zip(rows, together))
+           for rows, single_form in singles):
+        raise Refused("its samples differ in form, or are more than one row of a batch")
+    if not is_same(torch, together, [torch.cat(parts) for parts in zip(*(rows for rows, _ in singles))]):
+        raise Refused("two fetches of the same samples differ")
+
+
+class Audits:
+    """Compares packed samples with the data set, and tells why they must not serve any more, or nothing. `numbers` are those of the packed samples,
+    `stored` gives the parts of one, or None where it is not packed."""
+
+    def __init__(self, torch, length, numbers, stored, clock=time.monotonic):
+        self._torch = torch
+        self._length = length  # of the data set
+        self._numbers = numbers
+        self._stored = stored
+        self._clock = clock
+        self._loader = None  # a twin: it has this epoch's data set
+        self._watched = ()
+        self._known = None  # what the data set looked like when its samples were last found unchanged
+        self._epochs = self._news = 0
+        self._is_must = True
+        self._until = self._distance = FIRST_AUDIT
+        self._ended = self._took = 0.0
+
+    def begin(self, loader):
+        """An epoch begins. A data set that looks different is audited now, others at the first batch."""
+        if len(loader.dataset) != self._length:
+            return "the data set changes: it has %d samples, and had %d" % (len(loader.dataset), self._length)
+        self._loader = twin_of(self._torch, loader)
+        self._watched = (loader.dataset, loader.collate_fn)
+        self._epochs += 1
+        self._until = 1
+        self._is_must = self._epochs <= MUST_EPOCHS
+        now = self._look()
+        if self._epochs == 1:
+            self._known = now
+        if now == self._known:
+            return ""
+        self._is_must = False
+        self._news += 1
+        return self._compare([self._numbers[place] for place in spread(len(self._numbers), self._news)], is_news=True)
+
+    def batch(self, indices):
+        """These samples are handed out: one of them is compared now and then."""
+        self._until -= 1
+        if not self._is_must and (self._until > 0 or self._clock() - self._ended < REST * self._took):
+            return ""
+        self._is_must = False
+        self._distance = min(2 * self._distance, RAREST_AUDIT)
+        self._until = self._distance
+        return self._compare([int(indices[len(indices) // 2])])
+
+    def _look(self):
+        return fingerprint(self._torch, *self._watched)
+
+    def _compare(self, indices, is_news=False):
+        """What fetching itself changes in the data set is no news later; what the program has changed during an epoch is."""
+        start = self._clock()
+        is_known = is_news or self._look() == self._known
+        why = self._why_changed(indices)
+        if is_known:
+            self._known = self._look()
+        self._ended = self._clock()
+        self._took = self._ended - start
+        return why
+
+    def _why_changed(self, indices):
+        before = RandomState(self._torch)
+        why = next(filter(None, map(self._why_sample_changed, indices)), "")
+        return "its samples are drawn at random by now" if before.put_back() and not why else why
+
+    def _why_sample_changed(self, index):
+        then = self._stored(index)
+        if then is None:
+            return ""
+        try:
+            now, _ = leaves_of(self._torch, fetch(self._torch, self._loader, [index]))
+        except Exception as error:
+            return "fetching sample %d again raised %s" % (index, type(error).__name__)
+        return "" if is_same(self._torch, now, then) else "sample %d is not what it was: the data set changes" % index

@@ -1,0 +1,86 @@
+"""Samples fetched by a loader's own means, but not in its own time: nothing of the program's shows it."""
+
+import copy
+import random
+import sys
+
+
+class Refused(Exception):
+    """Why a loader's samples are not cached."""
+
+
+def fetch(torch, loader, indices):
+    """A batch of these samples by the loader's own means, in this process."""
+    kind = sys.modules["torch.utils.data.dataloader"]._DatasetKind
+    return kind.create_fetcher(loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last).fetch(indices)
+
+
+def leaves_of(torch, batch):
+    """The tensors of a batch, and how they are put together."""
+    leaves, form = torch.utils._pytree.tree_flatten(batch)
+    if not leaves or not all(isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.device.type == "cpu" for leaf in leaves):
+        raise Refused("its batches hold something else than tensors on the CPU")
+    return leaves, form
+
+
+def is_same(torch, some, others):
+    """Equal to the bit; a NaN equals itself."""
+    return len(some) == len(others) and all(
+        one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+        for one, other in zip(some, others)
+    )
+
+
+def twin_of(torch, loader):
+    """The same loader with a data set of its own: what that opens when it fetches here must not be shared by worker processes that come later."""
+    twin = copy.copy(loader)
+    vars(twin)["dataset"] = own_copy(torch, loader.dataset)
+    return twin
+
+
+def own_copy(torch, data, depth=3):
+    """A copy that shares what is stored, but not the objects around it."""
+    twin = copy.copy(data)
+    for name, value in list(vars(twin).items()) if depth > 0 and hasattr(twin, "__dict__") else ():
+        if isinstance(value, (list, tuple)) and value and all(is_data_set(torch, item) for item in value):
+            vars(twin)[name] = type(value)(own_copy(torch, item, depth - 1) for item in value)
+        elif is_data_set(torch, value):
+            vars(twin)[name] = own_copy(torch, value, depth - 1)
+    return twin
+
+
+def is_data_set(torch, value):
+    return isinstance(value, torch.utils.data.Dataset)
+
+
+class RandomState:
+    """The state of every generator that a data set would use without being asked."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._state = self._now()
+
+    def is_drawn_from(self):
+        """Whether it is another since then."""
+        return key_of(self._state) != key_of(self._now())
+
+    def put_back(self):
+        """As if nothing had been drawn; whether anything was."""
+        if not self.is_drawn_from():
+            return False
+        for_torch, for_python, for_numpy = self._state
+        self._torch.set_rng_state(for_torch)
+        random.setstate(for_python)
+        if for_numpy is not None:
+            sys.modules["numpy"].random.set_state(for_numpy)
+        return True
+
+    def _now(self):
+        numpy = sys.modules.get("numpy")
+        return self._torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None
+
+
+def key_of(state):
+    """What can be compared."""
+    for_torch, for_python, for_numpy = state
+    return bytes(for_torch.numpy()), for_python, (for_numpy[1].tobytes(), for_numpy[2:]) if for_numpy is not None else None
