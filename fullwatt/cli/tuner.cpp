@@ -32,6 +32,7 @@ constexpr std::uint64_t kLeastTurn = 8;  ///< steps of half a pair, with those t
 constexpr int kUsualPairs = 6;           ///< until they tell
 constexpr int kFewPairs = 5;
 constexpr double kLongStepMs = 100;
+constexpr double kLeastStepMs = 0.01;
 
 volatile std::sig_atomic_t interrupts = 0;
 
@@ -157,7 +158,7 @@ void Tuner::say(const std::string& text) {
 
 void Tuner::learn(const model::Trial& first) {
   const auto sum = std::accumulate(first.step_ms.begin(), first.step_ms.end(), 0.0);
-  step_ms_ = std::max(0.01, sum / static_cast<double>(first.step_ms.size()));
+  step_ms_ = pace_ms_ = std::max(kLeastStepMs, sum / static_cast<double>(first.step_ms.size()));
   steps_ = steps_for(kMeasuredMs);
   limit_ = milliseconds(static_cast<std::int64_t>(4 * (1000 * first.seconds + kMeasuredMs) + 60000));
 }
@@ -177,6 +178,7 @@ tune::Look Tuner::look(const model::Plan& plan) {
   const auto explained = explain_folder(found.trial.folder);
   if (!explained || explained->run.processes.empty()) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
+  pace_ms_ = std::max(kLeastStepMs, explained->explanation.step_ms.mean);
   const auto facts = explain::parse_facts(explained->run.processes.front());
   if (is_first) {
     plain_facts_ = facts;
@@ -197,14 +199,14 @@ model::Trial Tuner::measure(const model::Plan& plan) {
 /// Where steps are long, fewer pairs must do. Should the steps not suffice, those that are left get another start.
 model::Trial Tuner::in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
   tune::InTurns turns;
-  if (step_ms_ > kLongStepMs) turns.pairs = kFewPairs;
+  if (pace_ms_ > kLongStepMs) turns.pairs = kFewPairs;
   for (const auto& fix : fixes) {
     turns.fixes.push_back(fix.id);
     plan.fixes.push_back(fix);
   }
-  const auto half = kLeastTurn + static_cast<std::uint64_t>(1000 * turns.seconds / step_ms_);
+  const auto half = kLeastTurn + static_cast<std::uint64_t>(1000 * turns.seconds / pace_ms_);
   const auto steps = 2 * fixes.size() * 2 * kUsualPairs * half;
-  const milliseconds longest(static_cast<std::int64_t>(static_cast<double>(steps) * step_ms_));
+  const milliseconds longest(static_cast<std::int64_t>(static_cast<double>(steps) * pace_ms_));
   return start({.plan = plan, .steps = steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});
 }
 

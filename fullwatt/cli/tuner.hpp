@@ -79,7 +79,8 @@ class Tuner {
   int number_ = 0;
   double last_seconds_ = 0;  ///< of a start
   double all_seconds_ = 0;
-  double step_ms_ = 0;
+  double step_ms_ = 0;  ///< as the program is
+  double pace_ms_ = 0;  ///< by the newest look
   std::uint64_t steps_ = 0;
   std::chrono::milliseconds limit_{0};
 };

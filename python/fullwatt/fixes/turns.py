@@ -10,7 +10,8 @@ from time import perf_counter
 
 from ..agent import torch_distributed
 
-SETTLE = 3  # steps after a turn that do not count: compiling, choosing algorithms, filling queues
+SETTLE = 3  # steps after a turn that do not count: filling queues
+FIRST_USE = 6  # the same when a fix is turned on for the first time: compiling, capturing, choosing algorithms
 LEAST_STEPS, MOST_STEPS = 3, 40  # of a half, however long or short they are: a program may have few of them
 LEAST_SPEEDUP = 1.01
 CLEAR_SPEEDUP = 1.2  # in each of so few pairs:
@@ -101,11 +102,12 @@ class Turns:
                 if on != is_on:
                     turn(on)
                     is_on = on
-                yield SETTLE, 0
+                is_first_use = on and pair == 0
+                yield FIRST_USE if is_first_use else SETTLE, 0
                 settled = self._now()
                 yield LEAST_STEPS, self._seconds
                 measured.ms[on].append((self._now() - settled) * 1e3 / self._steps)
-                if on and pair == 0:
+                if is_first_use:
                     measured.first_use_s = settled - started
             if is_decided(measured.ratios()):
                 break
@@ -133,7 +135,7 @@ class Measured:
 
     def once_s(self):
         """What its first use took beyond usual steps."""
-        return max(0.0, self.first_use_s - SETTLE * middle(self.ms[True]) / 1e3)
+        return max(0.0, self.first_use_s - FIRST_USE * middle(self.ms[True]) / 1e3)
 
 
 def is_decided(ratios):
