@@ -8,6 +8,7 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking CUDA itself here wou
 import torch  # noqa: E402
 
 from fixes_test import FixCase  # noqa: E402
+from trial_test import TurnsCase  # noqa: E402
 
 DATA = """
 import numpy, torch
@@ -172,6 +173,17 @@ model = Counting()
         for name in ("bf16", "cuda-graphs", "fused-optimizer", "sample-cache"):
             self.assert_in_force(fixed, name)
         self.assertEqual(fixed.out, without.out)
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class TurnsOnGpuTest(TurnsCase):
+    def test_graphs_and_what_is_inside_of_them_take_turns(self):
+        source = DATA + LOOP.replace("range(4)", "range(400)")
+        outcome, told = self.turns([{"id": "cuda-graphs"}, {"id": "compile", "backend": "eager"}], source)
+        self.assertEqual({fix: fact["state"] for fix, fact in told.items()}, {"cuda-graphs": "measured", "compile": "measured"})
+        losses = outcome.out.split()
+        self.assertGreater(len(losses), 40)
+        self.assertEqual(losses, self.run_forked(source).out.split()[:len(losses)])
 
 
 if __name__ == "__main__":

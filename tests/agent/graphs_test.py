@@ -2,10 +2,11 @@
 
 import types
 import unittest
+from unittest import mock
 
 import support  # noqa: F401  (puts the agent on the path)
 import torch
-from fullwatt.fixes import clipping
+from fullwatt.fixes import clipping, graphs
 from fullwatt.fixes.graphs import Standing
 from fullwatt.patches import Patches
 
@@ -34,6 +35,59 @@ class StandingTest(unittest.TestCase):
         with Standing(torch, model) as standing:
             model.weight.data = model.weight.data.clone()
             self.assertTrue(standing.have_moved())
+
+
+class StandIn:
+    """For what is captured: it knows the calls that it replays."""
+
+    def __init__(self, torch, module, call, key, args):
+        self.key = key
+
+    def fits(self):
+        return True
+
+    def is_busy(self):
+        return False
+
+    def replay(self, args):
+        return self
+
+
+@mock.patch.object(graphs, "Captured", StandIn)
+@mock.patch.object(graphs, "watch", lambda *_: None)
+@mock.patch.object(graphs, "signature", lambda torch, args: args[0].shape)
+class TurningTest(unittest.TestCase):
+    """What is turned on inside of a graph takes another graph."""
+
+    def setUp(self):
+        self.inside = ()
+        models = types.SimpleNamespace(all_seen=lambda: True, turned_on=lambda: self.inside)
+        report = types.SimpleNamespace(in_force=lambda *_: None)
+        self.graphed = graphs.Graphed(types.SimpleNamespace(torch=torch, models=models, report=report), torch.nn.Linear(2, 2), lambda x: "plain")
+
+    def calls(self, count, batch=4):
+        return [self.graphed(torch.zeros(batch, 2)) for _ in range(count)]
+
+    def test_a_graph_is_captured_at_the_third_call_and_serves_its_own_shape(self):
+        first, second, third, fourth = self.calls(4)
+        self.assertEqual((first, second), ("plain", "plain"))
+        self.assertIsInstance(third, StandIn)
+        self.assertIs(fourth, third)
+        self.assertEqual(self.calls(5, batch=3), ["plain"] * 5)
+        self.assertEqual(self.calls(1), [third])
+
+    def test_each_state_has_its_own(self):
+        self.inside = (False,)
+        without = self.calls(3)[-1]
+        self.inside = (True,)
+        plain, again, with_it = self.calls(3)
+        self.assertEqual((plain, again), ("plain", "plain"))
+        self.assertIsInstance(with_it, StandIn)
+        self.assertIsNot(with_it, without)
+        self.inside = (False,)
+        self.assertEqual(self.calls(2), [without, without])
+        self.inside = (True,)
+        self.assertEqual(self.calls(1), [with_it])
 
 
 class ClippingTest(unittest.TestCase):

@@ -142,9 +142,21 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(self.verdicts(1.004, 0.0005)[0], 0)
 
 
-class TurnsTest(Case):
+class TurnsCase(Case):
     """Fixes that are turned on and off within one trial."""
 
+    def turns(self, fixes, source, pairs=3):
+        plan = os.path.join(self.scratch, "plan.json")
+        with open(plan, "w") as file:
+            json.dump({"fixes": fixes}, file)
+        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05}}
+        environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": "2000", "FULLWATT_WINDOWS": "off"}
+        outcome = self.run_forked(MODEL + source, environment=environment)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        return outcome, {fact["id"]: fact for fact in outcome.facts("turn")}
+
+
+class TurnsTest(TurnsCase):
     SOURCE = """
 import time
 torch.set_num_threads(2)
@@ -160,18 +172,8 @@ for step in range(3000):
 print("ran to its end")
 """
 
-    def turns(self, fixes, source=SOURCE, pairs=3):
-        plan = os.path.join(self.scratch, "plan.json")
-        with open(plan, "w") as file:
-            json.dump({"fixes": fixes}, file)
-        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05}}
-        environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": "2000", "FULLWATT_WINDOWS": "off"}
-        outcome = self.run_forked(MODEL + source, environment=environment)
-        self.assertEqual(outcome.code, 0, outcome.err)
-        return outcome, {fact["id"]: fact for fact in outcome.facts("turn")}
-
     def test_what_pays_is_kept_and_the_next_is_measured_on_top_of_it(self):
-        outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}])
+        outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}], self.SOURCE)
         self.assertNotIn("ran to its end", outcome.out)
         threads, tf32 = told["threads"], told["tf32"]
         self.assertTrue(threads["kept"])
@@ -242,7 +244,7 @@ for step in range(3000):
         self.assertIn("False", let_go[first:], "it is turned off again")
 
     def test_what_cannot_be_applied_is_passed_over(self):
-        outcome, told = self.turns([{"id": "channels-last"}, {"id": "threads", "count": 1}])
+        outcome, told = self.turns([{"id": "channels-last"}, {"id": "threads", "count": 1}], self.SOURCE)
         self.assertEqual(told["channels-last"]["state"], "begun")
         self.assertTrue(told["threads"]["kept"])
         refused = [fact for fact in outcome.facts("fix") if fact["id"] == "channels-last"][-1]

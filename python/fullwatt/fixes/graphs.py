@@ -51,34 +51,36 @@ class Graphed:
         self._module = module
         self._plain = call
         self._last, self._alike = None, 0
-        self._captured = None
+        self._captured = {}  # by what is turned on inside
         self._is_off = False
 
     def __call__(self, *args, **kwargs):
         if self._is_off or kwargs or not self._torch.is_grad_enabled() or not self._module.training or not self._tools.models.all_seen():
             return self._plain(*args, **kwargs)
-        key = signature(self._torch, args)
-        if self._captured is not None and key == self._captured.key:
-            if not self._captured.fits():
+        inside = self._tools.models.turned_on()
+        key, captured = signature(self._torch, args), self._captured.get(inside)
+        if captured is not None and key == captured.key:
+            if not captured.fits():
                 return self._give_up("the program has changed the model since: moved parameters, froze some, or set an attribute", args)
-            return self._plain(*args) if self._captured.is_busy() else self._captured.replay(args)
-        self._alike = self._alike + 1 if key == self._last else 1
-        self._last = key
-        if key is None or self._captured is not None or self._alike < ALIKE:
+            return self._plain(*args) if captured.is_busy() else captured.replay(args)
+        self._alike = self._alike + 1 if (inside, key) == self._last else 1
+        self._last = inside, key
+        if key is None or captured is not None or self._alike < ALIKE:
             return self._plain(*args)
-        return self._capture(key, args)
+        return self._capture(inside, key, args)
 
-    def _capture(self, key, args):
+    def _capture(self, inside, key, args):
         try:
-            self._captured = Captured(self._torch, self._module, self._plain, key, args)
-            watch(self._tools, self._module, self._captured)
+            captured = Captured(self._torch, self._module, self._plain, key, args)
+            watch(self._tools, self._module, captured)
         except Exception as error:
             return self._give_up(str(error) if isinstance(error, Refused) else "capturing failed: %s" % str(error).strip().split("\n")[0][:200], args)
+        self._captured[inside] = captured
         self._tools.report.in_force(NAME, "around " + type(self._module).__name__)
-        return self._captured.replay(args)
+        return captured.replay(args)
 
     def _give_up(self, why, args):
-        self._is_off, self._captured = True, None
+        self._is_off, self._captured = True, {}
         report = self._tools.report
         (report.undone if report.state(NAME) == "in-force" else report.refused)(NAME, why)
         return self._plain(*args)

@@ -21,6 +21,7 @@ class Models:
         self._turns = turns
         self._is_refused = is_refused
         self._layers = {}
+        self._turning = []  # those that take turns
         self._known = Known()
         inputs.at_module.append(self._found)
 
@@ -28,12 +29,18 @@ class Models:
         """A layer: `make(module, call)` gives the call that stands in front, or raises Refused; `prepare(module, on)` changes the module itself."""
         layer = Layer(name, make, prepare)
         layer.takes_turns = self._turns.takes(name, layer.turn)
+        if layer.takes_turns:
+            self._turning.append(layer)
         self._layers[place] = layer
         self._report.waiting(name, "until a model is called")
 
     def program_compiles(self):
         """Whether the program itself has called torch.compile."""
         return self._inputs.compiler_in_use
+
+    def turned_on(self):
+        """Which layers are in force now, of those that take turns: what was captured with some of them says nothing of others."""
+        return tuple(layer.is_on for layer in self._turning)
 
     def all_seen(self):
         """Whether the first steps are over, in which models are looked for."""
@@ -69,7 +76,7 @@ class Layer:
         self._make = make
         self._prepare = prepare or (lambda module, on: None)
         self._modules = []
-        self._is_on = False
+        self.is_on = False
 
     def around(self, module, call):
         """The call with the change, or one that chooses."""
@@ -80,13 +87,13 @@ class Layer:
         self._modules.append(module)
 
         def one_of_both(*args, **kwargs):
-            return (changed if self._is_on else call)(*args, **kwargs)
+            return (changed if self.is_on else call)(*args, **kwargs)
 
         return one_of_both
 
     def turn(self, on):
         """For all models that were seen."""
-        self._is_on = on
+        self.is_on = on
         for module in self._modules:
             self._prepare(module, on)
 
