@@ -13,6 +13,7 @@ CALL_LIMIT = 20_000  # a program that opens that many files is reading its data
 BYTE_LIMIT = 1 << 20
 # Python's own readers of source code: who uses these reads code, not a configuration.
 SOURCE_READERS = ("tokenize", "linecache", "inspect", "runpy", "pkgutil", "importlib")
+OURS = __name__.split(".")[0]  # reads plans, and scripts for their checksums
 SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/run/")
 
 
@@ -56,7 +57,8 @@ class Seen:
         self._agent.facts.add("config_file", path=path, site=self._agent.sites.here())
 
     def _is_configuration(self, path, frame):
-        if path.endswith(".py") and frame.f_globals.get("__name__", "").split(".")[0] in SOURCE_READERS:
+        reader = frame.f_globals.get("__name__", "").split(".")[0]
+        if reader == OURS or path.endswith(".py") and reader in SOURCE_READERS:
             return False
         if path.startswith(SYSTEM_FOLDERS) or path.startswith(os.path.expanduser("~/.cache/")):
             return False

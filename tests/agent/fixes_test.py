@@ -108,6 +108,11 @@ with torch.autograd.detect_anomaly():
         self.assert_refused(outcome, "warp-drive", "does not know it")
         self.assertEqual(len(outcome.out.split()), 32)
 
+    def test_a_plan_is_no_configuration_of_the_program(self):
+        outcome = self.train(["tf32"], MODEL + TRAIN)
+        self.assert_in_force(outcome, "tf32")
+        self.assertEqual(outcome.facts("config_file"), [])
+
     def test_a_plan_that_cannot_be_read_is_told_and_the_training_goes_on(self):
         outcome = self.run_forked(MODEL + TRAIN, environment={"FULLWATT_PLAN": "/none/plan.json"})
         self.assertEqual(outcome.code, 0)
