@@ -84,7 +84,7 @@ model::Prediction interval(const model::Explanation& explanation, const KernelCh
     prediction.high_ms = kUnknownGain * computing + kNoise * step;
     return prediction;
   }
-  prediction.low_ms = -(change.loss * step + change.launching * causes_ms(explanation, "launch-bound"));
+  prediction.low_ms = -((change.loss + kNoise) * step + change.launching * causes_ms(explanation, "launch-bound"));
   prediction.high_ms = std::min(kernels_ms(explanation, change) + host, step) + kNoise * step;
   return prediction;
 }

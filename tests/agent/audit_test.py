@@ -7,9 +7,9 @@ import torch
 
 from support import ROOT  # noqa: F401  (the agent's path)
 
-from fullwatt.fixes.audit import FIRST_AUDIT, PROBES, RAREST_AUDIT, REST, Audits
-from fullwatt.fixes.cache import PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, pack_batch
-from fullwatt.fixes.fingerprint import MOST_ITEMS, fingerprint
+from fullwatt.fixes.cache.audit import FIRST_AUDIT, PROBES, RAREST_AUDIT, REST, Audits
+from fullwatt.fixes.cache.packing import PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, pack_batch
+from fullwatt.fixes.cache.fingerprint import MOST_ITEMS, fingerprint
 
 COUNT = 32
 

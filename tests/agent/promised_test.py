@@ -10,9 +10,9 @@ import torch
 
 from support import ROOT  # noqa: F401  (the agent's path)
 
-from fullwatt.fixes import promised
-from fullwatt.fixes.promised import LEARNING_BATCHES, Order, Placement, make_kind
-from fullwatt.fixes.sending import Sent
+from fullwatt.fixes.cache import promised
+from fullwatt.fixes.cache.promised import LEARNING_BATCHES, Order, Placement, make_kind
+from fullwatt.fixes.cache.sending import Sent
 
 KIND = make_kind(torch)
 HOST = torch.arange(12.0).reshape(3, 4)

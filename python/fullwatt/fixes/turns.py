@@ -141,7 +141,8 @@ class Measured:
 def is_decided(ratios):
     """Whether no other pair is needed. Chance alone keeps a fix that does nothing in 1 case of 18."""
     slower = sum(ratio <= 1 for ratio in ratios)
-    return is_clear(ratios) or slower > MOST_SLOWER or len(ratios) >= SIGN_PAIRS and is_faster(ratios)
+    told_by_signs = len(ratios) >= SIGN_PAIRS and (slower > MOST_SLOWER or is_faster(ratios))
+    return told_by_signs or is_clear(ratios) or is_clear([1 / ratio for ratio in ratios])
 
 
 def pays(ratios):

@@ -1,0 +1,77 @@
+"""The sample cache: a deterministic data set is packed once, and batches are gathered from the packed samples in the sampler's own order.
+
+It is sure before it serves: fetching leaves the random state unchanged, two fetches agree, batches are made sample by sample; and samples are audited again and
+again. When anything turns out otherwise it falls away, and the loader goes on as before.
+"""
+
+import time
+
+from ...weak import Known
+from . import ahead
+from .packed import NAME, make_iterator_class
+from .packing import pack
+from .samples import RandomState, Refused
+
+
+def sample_cache(tools, entry):
+    """Every loader that is read for training and qualifies gets its samples from memory."""
+    caches, torch = Caches(tools, entry), tools.torch
+
+    def make(original):
+        def __iter__(self):
+            iterator = tools.agent.attempt(caches.iterator, self) if torch.is_grad_enabled() else None
+            return original(self) if iterator is None else iterator
+
+        return __iter__
+
+    tools.patches.replace(torch.utils.data.DataLoader, "__iter__", make)
+    tools.report.waiting(NAME, "until a loader is read")
+
+
+class Caches:
+    """The packed samples of each loader."""
+
+    def __init__(self, tools, entry):
+        self._tools = tools
+        self._most_bytes = int(entry["gigabytes"]) << 30
+        self._most_on_gpu = int(entry.get("gpu_gigabytes", 0)) << 30
+        self._workers = int(entry.get("workers", 0))
+        self._goes_ahead = bool(entry.get("ahead", False))
+        self._packed = Known()
+        self._iterator_class = None
+
+    def iterator(self, loader):
+        """An iterator over packed samples, or None where the loader's own has to do."""
+        packed = self._packed.get(loader)
+        if packed is None:
+            packed = self._try_to_pack(loader)
+            self._packed.put(loader, packed)
+        if packed is False:
+            return None
+        packed.begin_epoch(loader)
+        if packed.is_broken:
+            self._packed.put(loader, False)  # its memory is free again
+            return None
+        if self._iterator_class is None:
+            self._iterator_class = make_iterator_class(self._tools.torch)
+        return self._iterator_class(loader, packed, not ahead.why_not(self._tools.torch, loader), self._may_go_ahead(loader))
+
+    def _may_go_ahead(self, loader):
+        return self._goes_ahead and not ahead.why_not(self._tools.torch, loader)
+
+    def _try_to_pack(self, loader):
+        report = self._tools.report
+        start, before = time.monotonic(), RandomState(self._tools.torch)
+        try:
+            packed = pack(self._tools, loader, self._most_bytes, self._workers)
+            packed.place(self._most_on_gpu, self._may_go_ahead(loader))
+        except Exception as error:
+            if report.state(NAME) != "in-force":
+                report.refused(NAME, str(error) if isinstance(error, Refused) else "fetching raised %s: %s" % (type(error).__name__, error))
+            return False
+        finally:
+            before.put_back()
+        seconds = time.monotonic() - start
+        whole = seconds * len(loader.dataset) / packed.count
+        packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
+        return packed

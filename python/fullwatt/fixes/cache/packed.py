@@ -1,0 +1,134 @@
+"""Packed samples, and the iterator that serves them in a loader's place."""
+
+import sys
+import time
+
+from .ahead import Ahead
+from .promised import Order, Placement
+from .samples import fetch
+
+NAME = "sample-cache"
+MOST_AT_ONCE = 4_000_000  # samples of an epoch whose order is looked up as a whole
+
+
+class Packed:
+    """The samples of a data set, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order."""
+
+    def __init__(self, tools, leaves, form, rows, audits):
+        self._tools = tools
+        self._leaves = leaves
+        self._form = form
+        self._rows = rows
+        self._audits = audits
+        self.count = len(leaves[0])
+        self.bytes = sum(leaf.nelement() * leaf.element_size() for leaf in leaves)
+        self.is_broken = False
+        self.placement = None
+        self._told = ("", 0.0)
+
+    def place(self, most_bytes, goes_ahead):
+        """Samples may go to the GPU, as many bytes of them; others ahead of their steps."""
+        self.placement = Placement(self._tools.torch, self._leaves, most_bytes, goes_ahead)
+
+    def tell(self, text, once_s):
+        """It serves."""
+        self._told = (text, once_s)
+        self._tools.report.in_force(NAME, text, once_s=once_s)
+
+    def order(self, indices):
+        """Where these samples lie, one after the other."""
+        places = self._tools.torch.as_tensor(indices)
+        return Order(places if self._rows is None else self._rows[places])
+
+    def batch(self, places):
+        """What the loader's own fetching and collating would give, or None where samples are missing."""
+        if self._rows is not None and int(places.host.min()) < 0:
+            return None
+        return self._tools.torch.utils._pytree.tree_unflatten(self.placement.gather(places), self._form)
+
+    def served(self):
+        """The program is done with a batch: it has shown what it does with its parts."""
+        if self.placement.is_learning:
+            start = time.monotonic()
+            done = self.placement.learned()
+            if done:
+                self.tell("%s; %s" % (self._told[0], done), self._told[1] + time.monotonic() - start)
+
+    def begin_epoch(self, loader):
+        """It stays in force only if the data set is still what was packed, as far as can be seen."""
+        self._audit(self._audits.begin, loader)
+
+    def audit(self, indices):
+        """Now and then a sample of a batch is fetched anew and compared."""
+        self._audit(self._audits.batch, indices)
+
+    def _audit(self, audit, given):
+        if self.is_broken:
+            return
+        try:
+            why = audit(given)
+        except Exception as error:
+            why = "looking at its data set again raised %s" % type(error).__name__
+        if why:
+            self.is_broken = True
+            self._tools.agent.attempt(self._tools.report.undone, NAME, why)
+
+
+def make_iterator_class(torch):
+    """An iterator of torch's own kind: its constructor draws from the random state what every iterator draws, and the agent's hooks see its batches."""
+    module = sys.modules["torch.utils.data.dataloader"]
+
+    class CachedIterator(module._BaseDataLoaderIter):
+        def __init__(self, loader, packed, is_known, may_go_ahead):
+            super().__init__(loader)
+            self._loader = loader
+            self._packed = packed
+            self._may_go_ahead = may_go_ahead
+            self._ahead = None
+            self._is_first = True
+            self._make = maker(torch, batches_of(self._sampler_iter, packed, is_known and len(loader.sampler) <= MOST_AT_ONCE), packed, self._pin_memory)
+
+        def _next_data(self):
+            packed = self._packed
+            if not self._is_first:
+                packed.served()
+            indices, data = self._ahead.next() if self._ahead is not None else self._make()
+            if not packed.is_broken:
+                packed.audit(indices)
+                if self._ahead is None and self._may_go_ahead and not packed.placement.is_learning and not packed.placement.is_whole:
+                    self._ahead = Ahead(self._make)
+                self._is_first = False
+            if data is None or packed.is_broken:
+                data = fetch(torch, self._loader, indices)
+                return torch.utils.data._utils.pin_memory.pin_memory(data) if self._pin_memory else data
+            return data
+
+        def __del__(self):
+            if self._ahead is not None:
+                self._ahead.close()
+
+    return CachedIterator
+
+
+def batches_of(sampler, packed, at_once):
+    """The numbers of each batch's samples and where these lie. An order that is known from its first step on is looked up as a whole."""
+    if not at_once:
+        for indices in sampler:
+            yield indices, packed.order(indices).part(0, len(indices))
+        return
+    batches = list(sampler)
+    order, begin = packed.order([index for indices in batches for index in indices]), 0
+    for indices in batches:
+        yield indices, order.part(begin, begin + len(indices))
+        begin += len(indices)
+
+
+def maker(torch, batches, packed, pins):
+    """A function that gives the next samples' numbers and their batch, or None where it cannot; it knows nothing of the iterator."""
+
+    def make():
+        indices, places = next(batches)
+        data = packed.batch(places) if not packed.is_broken else None
+        return indices, torch.utils.data._utils.pin_memory.pin_memory(data) if pins and data is not None else data
+
+    return make

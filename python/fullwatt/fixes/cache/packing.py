@@ -1,0 +1,120 @@
+"""Fetches the samples of a loader once, by its own means."""
+
+import copy
+import itertools
+import os
+
+from ..loaders import draw_seed, why_no_workers
+from .audit import Audits, check
+from .packed import Packed
+from .samples import Refused, fetch, leaves_of, twin_of
+
+PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
+PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
+SHARE_OF_FREE = 0.5  # of the memory that is free when packing begins
+TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
+
+
+def pack(tools, loader, most_bytes, workers):
+    """Fetches every sample once, beside each other in as many processes as the plan says."""
+    torch = tools.torch
+    twin = twin_of(torch, loader)
+    count = check(torch, twin)
+    first, form = leaves_of(torch, fetch(torch, twin, [0]))
+    order = upcoming(torch, loader, count)
+    sample_bytes = sum(leaf.nelement() * leaf.element_size() for leaf in first)
+    size = len(order) * sample_bytes
+    room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
+    if size > room:
+        raise Refused("its %d samples take %.1f GB, and there is room for %.1f" % (count, size / 1e9, room / 1e9))
+    leaves = [torch.empty((len(order),) + leaf.shape[1:], dtype=leaf.dtype) for leaf in first]
+    workers = 0 if why_no_workers(torch, loader) else max(workers, loader.num_workers)
+    at_once = pack_batch(len(order), sample_bytes, workers)
+    done = 0
+    for batch in batches_in_order(torch, loader, order, at_once, workers):
+        parts, its_form = leaves_of(torch, batch)
+        length = min(at_once, len(order) - done)
+        if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
+            raise Refused("its samples differ in form")
+        for part, leaf in zip(parts, leaves):
+            leaf[done:done + length] = part
+        done += length
+    rows = rows_of(torch, order, count)
+    return Packed(tools, leaves, form, rows, Audits(torch, count, order, finder(leaves, rows)))
+
+
+def pack_batch(count, sample_bytes, workers):
+    """How many samples are fetched at once: large ones few, and enough batches for all workers."""
+    return max(1, min(PACK_BATCH, PACK_BYTES // max(sample_bytes, 1), count // (PACKS_PER_WORKER * max(workers, 1))))
+
+
+def upcoming(torch, loader, count):
+    """The samples to pack: all, but in a trial that ends within an epoch only those that its steps will use, by the sampler's own order, drawn ahead and put back."""
+    steps = os.environ.get("FULLWATT_STEPS", "") if os.environ.get("FULLWATT_TRIAL") else ""
+    known = (torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler, torch.utils.data.SubsetRandomSampler,
+             torch.utils.data.WeightedRandomSampler, torch.utils.data.DistributedSampler)  # fmt: skip
+    if not steps.isdigit() or type(loader.sampler) not in known or type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
+        return range(count)
+    generators = [torch.default_generator] + [owner.generator for owner in (loader, loader.sampler) if getattr(owner, "generator", None) is not None]
+    states = [generator.get_state() for generator in generators]
+    try:
+        draw_seed(torch, loader)
+        wanted = int(steps) + TRIAL_EXTRA
+        batches = list(itertools.islice(iter(loader.batch_sampler), wanted))
+    finally:
+        for generator, state in zip(generators, states):
+            generator.set_state(state)
+    return sorted({int(index) for batch in batches for index in batch}) if len(batches) == wanted else range(count)
+
+
+def rows_of(torch, order, count):
+    """Where each sample lies, or None when all lie in order."""
+    if len(order) == count:
+        return None
+    rows = torch.full((count,), -1, dtype=torch.int64)
+    rows[torch.as_tensor(order)] = torch.arange(len(order))
+    return rows
+
+
+def finder(leaves, rows):
+    """A function that gives the parts of one sample, or None where it is not packed."""
+
+    def find(index):
+        row = index if rows is None else int(rows[index])
+        return [leaf[row:row + 1] for leaf in leaves] if row >= 0 else None
+
+    return find
+
+
+def batches_in_order(torch, loader, order, at_once, workers):
+    """These samples, one after the other, by a copy of the loader that draws from a random state of its own."""
+    own = copy.copy(loader)
+    order = torch.utils.data.BatchSampler(order, at_once, False)
+    vars(own).update(batch_sampler=order, num_workers=workers, prefetch_factor=2 if workers else None, persistent_workers=False,
+                     pin_memory=False, generator=torch.Generator(), _iterator=None)  # fmt: skip
+    iterator = own._get_iterator()
+    while True:
+        try:
+            yield iterator._next_data()
+        except StopIteration:
+            return
+
+
+def free_memory():
+    """Bytes of memory that can be had: of the machine's, and of what its group may use."""
+    available = 0
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                available = int(line.split()[1]) << 10
+    limit, used = group_figure("memory.max"), group_figure("memory.current")
+    return min(available, limit - used) if limit is not None and used is not None else available
+
+
+def group_figure(name):
+    """A figure of this process's control group (version 2), or None."""
+    try:
+        with open("/sys/fs/cgroup/" + name, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
