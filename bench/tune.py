@@ -34,12 +34,13 @@ def python(arguments):
     return [sys.executable, *map(str, arguments)]
 
 
-def tune(fullwatt, program, plan, seeds, flags=()):
+def tune(options, program, plan, seeds, flags=()):
     """The answer of `tune`, and how many seconds it took."""
     started = time.monotonic()
-    command = [fullwatt, "tune", "--anew", "--json", "--seeds", str(seeds), "--output", plan, *flags, "--", *python(program)]
+    keeping = ["--keep"] if options.keep else []
+    command = [options.fullwatt, "tune", "--anew", "--json", "--seeds", str(seeds), "--output", plan, *keeping, *flags, "--", *python(program)]
     with tempfile.TemporaryDirectory() as home:
-        answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=program[0].parent, env={**os.environ, "FULLWATT_HOME": home})
+        answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=program[0].parent, env={**os.environ, "FULLWATT_HOME": options.keep or home})
     return json.loads(answer.stdout), time.monotonic() - started
 
 
@@ -61,7 +62,7 @@ def own(program):
 def beside_expert(options, program, expert):
     with tempfile.TemporaryDirectory() as folder:
         plan = str(pathlib.Path(folder) / "plan.yaml")
-        tuning, seconds = tune(options.fullwatt, program, plan, options.seeds)
+        tuning, seconds = tune(options, program, plan, options.seeds)
         rates = {"plain": [], "plan": [], "expert": []}
         for _ in range(options.repeats):
             rates["plain"].append(report(options.fullwatt, program)["samples_per_second"])
@@ -98,7 +99,7 @@ def tuned(options):
         program = [truth.script(name), "--seconds", str(TUNED_SECONDS)]
         with tempfile.TemporaryDirectory() as folder:
             plan = str(pathlib.Path(folder) / "plan.yaml")
-            tuning, seconds = tune(options.fullwatt, program, plan, TUNED_SEEDS)
+            tuning, seconds = tune(options, program, plan, TUNED_SEEDS)
             short = [truth.script(name), "--seconds", str(COMPARED_SECONDS)]
             pairs = []
             for _ in range(options.repeats if tuning["proved"] else 0):
@@ -115,7 +116,7 @@ def memory(options):
     for family in FAMILIES:
         program = [ROOT / "bench" / "memory_models.py", family, *(["--small"] if options.small else [])]
         with tempfile.TemporaryDirectory() as folder:
-            tuning, _ = tune(options.fullwatt, program, str(pathlib.Path(folder) / "plan.yaml"), 2, ["--allow", "batch", *others])
+            tuning, _ = tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), 2, ["--allow", "batch", *others])
         rows[family] = tuning["batches"]
     return rows
 
@@ -132,6 +133,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="models of a size for CPUs, where memory is measured")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--keep", type=lambda text: str(pathlib.Path(text).resolve()), help="folder in which all starts of `tune` stay")
     parser.add_argument("--merge", action="store_true", help="keep the parts of earlier calls")
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)

@@ -45,7 +45,8 @@ int run_tune(const TuneOptions& options, const Common& common) {
   for (const auto& patch : patched.files)
     tuning.source.push_back({patch.file, tune::unified_diff(patch.file, patch.before, patch.after)});
   tuning.in_source = patched.written;
-  if (const auto written = folder->finish(tuning, output_style(common)); !written) report(written.error());
+  if (const auto written = folder->finish(tuning, options.keep, output_style(common)); !written)
+    report(written.error());
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   fmt::print(stderr, "{}\n", page_of(folder->path()));
   if (!tuning.failure.empty()) return kNotExamined;
@@ -81,6 +82,7 @@ void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const
   command->add_flag("--json", options->json, "Machine-readable answer (docs/tune.schema.json)");
   command->add_flag("--write", options->write, "Change the program's own source, too; originals are kept");
   command->add_flag("--anew", options->anew, "Begin again, also where an earlier tuning was cut off");
+  command->add_flag("--keep", options->keep, "Keep what each start recorded, for fullwatt report");
   command->add_flag("--exact", options->exact, "Only fixes that leave the results as they are");
   command->add_option("--allow", options->allow, "What may change the training itself: batch")
       ->check(CLI::IsMember({"batch"}));

@@ -98,12 +98,12 @@ TuneFolder::~TuneFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-base::Result<void> TuneFolder::finish(const model::Tuning& tuning, const show::Style& style) {
+base::Result<void> TuneFolder::finish(const model::Tuning& tuning, bool keep_trials, const show::Style& style) {
   if (auto written = write(fs::path(path_) / kPage, show::tune_html(tuning, style)); !written) return written;
   if (tuning.interrupted) return {};
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (entry.is_directory(error)) fs::remove_all(entry.path(), error);
+    if (entry.is_directory(error) && !keep_trials) fs::remove_all(entry.path(), error);
   }
   return write(fs::path(path_) / kAnswer, model::dump(show::tune_json(tuning), 2) + "\n");
 }

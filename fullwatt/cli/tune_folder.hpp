@@ -23,8 +23,9 @@ class TuneFolder {
   /// Trials that an earlier tuning has left.
   int kept() const { return kept_; }
 
-  /// Writes report.html; and, unless the tuning may go on later, tuning.json, and takes the trials away.
-  base::Result<void> finish(const model::Tuning& tuning, const show::Style& style);
+  /// Writes report.html; and, unless the tuning may go on later, tuning.json, and takes the trials away if they are not
+  /// to be kept.
+  base::Result<void> finish(const model::Tuning& tuning, bool keep_trials, const show::Style& style);
 
  private:
   TuneFolder(std::string path, int lock);

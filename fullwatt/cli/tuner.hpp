@@ -24,6 +24,7 @@ struct TuneOptions {
   bool json = false;
   bool write = false;
   bool anew = false;  ///< do not go on where an earlier tuning was cut off
+  bool keep = false;  ///< what each start recorded
   std::vector<std::string> skip;
   std::vector<std::string> allow;
 };

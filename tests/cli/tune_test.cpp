@@ -135,13 +135,20 @@ for epoch in range(1000):
   const auto refused = run(asked);
   EXPECT_EQ(refused.exit_code, 3) << refused.err;
   EXPECT_TRUE(contains(refused.err, "with --allow batch it is tried in parts")) << refused.err;
-  asked.insert(asked.begin() + 2, {"--allow", "batch", "--minutes", "0.2"});
+  asked.insert(asked.begin() + 2, {"--allow", "batch", "--minutes", "0.2", "--keep"});
   const auto allowed = run(asked);
   EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
   EXPECT_TRUE(contains(allowed.out, "accumulation parts=4")) << allowed.out << allowed.err;
   const auto plan = read_all(folder_ / "plan.yaml");
   EXPECT_TRUE(contains(plan, "- id: accumulation")) << plan;
   EXPECT_TRUE(contains(plan, "parts: 4")) << plan;
+  const auto tunes = record::list_runs(home_ / "tunes");
+  const auto start = [&](const auto& tune) { return fs::path(home_ / "tunes") / tune / "3/run"; };
+  const auto kept = std::ranges::find_if(tunes, [&](const auto& tune) { return fs::exists(start(tune)); });
+  ASSERT_NE(kept, tunes.end()) << "what was asked to be kept is";
+  const auto explained = run({FULLWATT_PROGRAM, "report", start(*kept).string()});
+  EXPECT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_TRUE(contains(explained.out, "One step")) << explained.out;
 }
 
 TEST_F(TuneTest, AProgramThatFailsIsToldWithItsOwnWords) {
