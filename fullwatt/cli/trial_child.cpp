@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -26,6 +27,12 @@ bool sandbox_is_possible(const tune::SandboxOptions& options) {
   return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+bool is_writable(const char* path, const tune::SandboxOptions& options) {
+  return path != nullptr && std::ranges::any_of(options.writable, [&](const auto& folder) {
+           return std::string_view(path).starts_with(folder + "/");
+         });
+}
+
 /// Without the view, nothing may be written but in the scratch folder, where the agent diverts what Python writes
 /// (python/fullwatt/diversion.py) and where caches and temporary files go.
 base::Result<void> enter_fence(const tune::SandboxOptions& options) {
@@ -33,7 +40,8 @@ base::Result<void> enter_fence(const tune::SandboxOptions& options) {
   for (const auto* name : {"/files", "/tmp"}) fs::create_directories(options.scratch + name, error);
   ::setenv("FULLWATT_DIVERSION", (options.scratch + "/files").c_str(), 1);
   ::setenv("TMPDIR", (options.scratch + "/tmp").c_str(), 1);
-  ::setenv("TRITON_CACHE_DIR", (options.scratch + "/triton").c_str(), 1);
+  if (!is_writable(std::getenv("TRITON_CACHE_DIR"), options))
+    ::setenv("TRITON_CACHE_DIR", (options.scratch + "/triton").c_str(), 1);
   ::setenv("CUDA_CACHE_PATH", (options.scratch + "/cuda").c_str(), 1);
   auto writable = options.writable;
   writable.push_back(options.scratch);
@@ -43,17 +51,18 @@ base::Result<void> enter_fence(const tune::SandboxOptions& options) {
 }  // namespace
 
 int run_trial_child(const std::vector<std::string>& arguments) {
-  const auto limit = arguments.size() > 3 ? base::number<int>(arguments[2]) : std::nullopt;
-  if (!limit || *limit <= 0) {
-    return report({base::Error::Kind::bad_input, "usage: fullwatt __trial SCRATCH WRITABLE MILLISECONDS COMMAND…",
+  const auto end = std::ranges::find(arguments, "--");
+  const auto limit = arguments.size() > 2 ? base::number<int>(arguments[1]) : std::nullopt;
+  if (!limit || *limit <= 0 || arguments.end() - end < 2) {
+    return report({base::Error::Kind::bad_input, "usage: fullwatt __trial SCRATCH MILLISECONDS WRITABLE… -- COMMAND…",
                    "This is how 'fullwatt tune' runs a trial; it is not meant for people."});
   }
   tune::SandboxOptions options;
   options.scratch = arguments[0];
-  options.writable = {arguments[1]};
+  options.writable.assign(arguments.begin() + 2, end);
   const auto inside = sandbox_is_possible(options) ? tune::enter_sandbox(options) : enter_fence(options);
   if (!inside) return report(inside.error(), kNotExamined);
-  const auto status = tune::supervise({arguments.begin() + 3, arguments.end()}, std::chrono::milliseconds(*limit));
+  const auto status = tune::supervise({end + 1, arguments.end()}, std::chrono::milliseconds(*limit));
   return status ? *status : report(status.error());
 }
 

@@ -46,6 +46,16 @@ std::string note_of(const std::string& folder, int number) {
   return fmt::format("{}/{}/trial.json", folder, number);
 }
 
+/// What one start has compiled the next need not compile again. A program that compiles by itself keeps to its own
+/// cache.
+std::string compiled_folder(const TrialSetup& setup) {
+  return setup.folder + "/compiled";
+}
+
+bool has_fix(const model::Plan& plan, std::string_view id) {
+  return std::ranges::find(plan.fixes, id, &model::PlannedFix::id) != plan.fixes.end();
+}
+
 base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
   auto environment = setup.environment(run);
   environment["FULLWATT_STEPS"] = std::to_string(request.steps);
@@ -55,6 +65,10 @@ base::Environment environment_for(const TrialSetup& setup, const TrialRequest& r
   environment["WANDB_MODE"] = "offline";
   environment["MLFLOW_TRACKING_URI"] = "file:///tmp/fullwatt-trial-mlruns";
   environment["COMET_MODE"] = "offline";
+  if (has_fix(request.plan, "compile")) {
+    environment["TORCHINDUCTOR_CACHE_DIR"] = compiled_folder(setup);
+    environment["TRITON_CACHE_DIR"] = compiled_folder(setup) + "/triton";
+  }
   if (!request.plan.fixes.empty()) {
     std::ofstream(run + "/plan.json") << plan_for_agent(request.plan);
     environment["FULLWATT_PLAN"] = run + "/plan.json";
@@ -191,8 +205,10 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   fs::remove_all(fs::path(trial.folder).parent_path(), error);  // of one that was cut off
   fs::create_directories(trial.folder, error);
   fs::create_directories(scratch, error);
+  fs::create_directories(compiled_folder(setup), error);
   base::ChildOptions options;
-  options.argv = {setup.program, "__trial", scratch, trial.folder, std::to_string(request.limit.count())};
+  const auto limit = std::to_string(request.limit.count());
+  options.argv = {setup.program, "__trial", scratch, limit, trial.folder, compiled_folder(setup), "--"};
   options.argv.insert(options.argv.end(), setup.command.begin(), setup.command.end());
   options.environment = environment_for(setup, request, trial.folder);
   options.limit = request.limit + std::chrono::seconds(10);

@@ -27,6 +27,7 @@ class TrialTest : public ::testing::Test {
   ChildResult trial(const std::string& line, int limit_ms = 20000) {
     fs::create_directories(folder_ / "mine");
     fs::create_directories(folder_ / "run");
+    fs::create_directories(folder_ / "compiled");
     fs::remove_all(folder_ / "scratch");
     fs::create_directories(folder_ / "scratch");
     base::ChildOptions options;
@@ -34,8 +35,10 @@ class TrialTest : public ::testing::Test {
     options.argv = {FULLWATT_PROGRAM,
                     "__trial",
                     folder_ / "scratch",
-                    folder_ / "run",
                     std::to_string(limit_ms),
+                    folder_ / "run",
+                    folder_ / "compiled",
+                    "--",
                     "/bin/sh",
                     "-c",
                     inside};
@@ -129,10 +132,16 @@ TEST_F(FencedTrialTest, RunFolderDevicesAndTemporaryFilesAreOpen) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "1\n");
   EXPECT_EQ(read_all(folder_ / "run/facts"), "kept\n");
+  ::setenv("TRITON_CACHE_DIR", (folder_ / "compiled/triton").c_str(), 1);
+  EXPECT_EQ(trial("printf %s $TRITON_CACHE_DIR").out, folder_ / "compiled/triton");
+  ::setenv("TRITON_CACHE_DIR", (folder_ / "mine/triton").c_str(), 1);
+  EXPECT_EQ(trial("printf %s $TRITON_CACHE_DIR").out, folder_ / "scratch/triton") << "there nothing may be written";
+  ::unsetenv("TRITON_CACHE_DIR");
 }
 
 TEST_F(TrialTest, TheRunFolderIsWrittenForReal) {
-  EXPECT_EQ(trial("echo kept > ../run/facts").exit_code, 0);
+  EXPECT_EQ(trial("echo kept > ../run/facts && echo code > ../compiled/kernel").exit_code, 0);
+  EXPECT_EQ(read_all(folder_ / "compiled/kernel"), "code\n");
   EXPECT_EQ(read_all(folder_ / "run/facts"), "kept\n");
 }
 
