@@ -1,5 +1,6 @@
 // `fullwatt tune` on a small training of real PyTorch: the plan it writes, the proof, and that nothing else is written.
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <thread>
