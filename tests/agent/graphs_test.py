@@ -37,6 +37,37 @@ class StandingTest(unittest.TestCase):
             self.assertTrue(standing.have_moved())
 
 
+class StateTest(unittest.TestCase):
+    """What a pass changes besides computing is put back, and told where a graph would not do it again."""
+
+    def setUp(self):
+        self.on_gpu = []
+        for name, stand_in in (("get_rng_state", lambda: "as it was"), ("set_rng_state", self.on_gpu.append)):
+            patch = mock.patch.object(torch.cuda, name, stand_in)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        self.state = graphs.State(torch, self.model)
+
+    def test_buffers_and_the_random_numbers_of_the_gpu(self):
+        self.model(torch.zeros(3, 2))
+        self.assertEqual(self.state.restore(), "")
+        self.assertEqual((int(self.model[1].num_batches_tracked), self.on_gpu), (0, ["as it was"]))
+
+    def test_random_numbers_of_the_cpu(self):
+        before = torch.get_rng_state()
+        torch.rand(1)
+        self.assertEqual(self.state.restore(), "it draws random numbers on the CPU")
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
+    def test_attributes(self):
+        self.model[0].calls = 0
+        state = graphs.State(torch, self.model)
+        self.model[0].calls += 1
+        self.assertEqual(state.restore(), "its modules count or remember something in Python")
+        self.assertEqual(self.model[0].calls, 0)
+
+
 class StandIn:
     """For what is captured: it knows the calls that it replays."""
 

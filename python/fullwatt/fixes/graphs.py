@@ -4,12 +4,11 @@ A graph repeats what it captured with the addresses it captured: inputs are copi
 like the captured one; all others run as they are.
 """
 
-import random
-import sys
 import weakref
 
 from . import clipping
 from .models import GRAPH, Refused, hooks_of
+from .random_state import RandomState
 
 NAME = "cuda-graphs"
 ALIKE = 3  # calls in a row with the same inputs before one is captured
@@ -310,7 +309,7 @@ class State:
         self._torch = torch
         self._module = module
         self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-        self._random = Randomness(torch)
+        self._random, self._on_gpu = RandomState(torch), torch.cuda.get_rng_state()
         self._attributes = attributes(module)
 
     def is_changed(self):
@@ -325,35 +324,10 @@ class State:
         counts = self.is_changed()
         for part, values in zip(self._module.modules(), self._attributes):
             vars(part).update(values)
-        if self._random.restore():
+        self._torch.cuda.set_rng_state(self._on_gpu)
+        if self._random.put_back():
             return "it draws random numbers on the CPU"
         return "its modules count or remember something in Python" if counts else ""
-
-
-class Randomness:
-    """The states of all generators that a program uses without naming one."""
-
-    def __init__(self, torch):
-        self._torch = torch
-        self._numpy = sys.modules.get("numpy")
-        self._states = self._now()
-        self._cuda = torch.cuda.get_rng_state()
-
-    def _now(self):
-        return self._torch.get_rng_state(), random.getstate(), self._numpy.random.get_state() if self._numpy is not None else None
-
-    def restore(self):
-        """Whether one of those of the CPU had gone on."""
-        (ours, python, numpys), now = self._states, self._now()
-        numpy_went_on = numpys is not None and (numpys[1].tobytes(), numpys[2]) != (now[2][1].tobytes(), now[2][2])
-        went_on = not self._torch.equal(ours, now[0]) or python != now[1] or numpy_went_on
-        if went_on:
-            self._torch.set_rng_state(ours)
-            random.setstate(python)
-            if numpys is not None:
-                self._numpy.random.set_state(numpys)
-        self._torch.cuda.set_rng_state(self._cuda)
-        return went_on
 
 
 def attributes(module):

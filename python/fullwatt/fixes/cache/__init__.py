@@ -7,10 +7,11 @@ again. When anything turns out otherwise it falls away, and the loader goes on a
 import time
 
 from ...weak import Known
+from ..random_state import RandomState
 from . import ahead
 from .packed import NAME, make_iterator_class
 from .packing import pack
-from .samples import RandomState, Refused
+from .samples import Refused
 
 
 def sample_cache(tools, entry):

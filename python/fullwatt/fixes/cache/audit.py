@@ -2,8 +2,9 @@
 
 import time
 
+from ..random_state import RandomState
 from .fingerprint import fingerprint
-from .samples import RandomState, Refused, fetch, is_same, leaves_of, twin_of
+from .samples import Refused, fetch, is_same, leaves_of, twin_of
 
 PROBES = 8  # samples that are fetched twice
 FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
