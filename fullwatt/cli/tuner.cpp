@@ -27,9 +27,10 @@ using std::chrono::milliseconds;
 constexpr double kMeasuredMs = 4000;    ///< of steps in a trial
 constexpr double kExplainedMs = 12000;  ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
-constexpr int kMostStarts = 12;          ///< to find the plan
-constexpr std::uint64_t kLeastTurn = 8;  ///< steps of half a pair, with those that do not count
-constexpr int kUsualPairs = 6;           ///< until they tell
+constexpr int kMostStarts = 12;    ///< to find the plan
+constexpr double kTurnMargin = 8;  ///< steps of half a pair beside those that time asks for
+constexpr double kMostTurn = 40;   ///< of these, as the agent has it
+constexpr int kUsualPairs = 6;     ///< until they tell
 constexpr int kFewPairs = 5;
 constexpr double kLongStepMs = 100;
 constexpr double kLeastStepMs = 0.01;
@@ -204,7 +205,7 @@ model::Trial Tuner::in_turns(model::Plan plan, const std::vector<model::PlannedF
     turns.fixes.push_back(fix.id);
     plan.fixes.push_back(fix);
   }
-  const auto half = kLeastTurn + static_cast<std::uint64_t>(1000 * turns.seconds / pace_ms_);
+  const auto half = static_cast<std::uint64_t>(kTurnMargin + std::min(kMostTurn, 1000 * turns.seconds / pace_ms_));
   const auto steps = 2 * fixes.size() * 2 * kUsualPairs * half;
   const milliseconds longest(static_cast<std::int64_t>(static_cast<double>(steps) * pace_ms_));
   return start({.plan = plan, .steps = steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});

@@ -101,21 +101,14 @@ Proposal compile(const Situation& now) {
   return propose("the model is not compiled");
 }
 
-/// Whether the GPU waits for launches: what that costs in the end shows only when it is tried.
-bool waits_for_launches(const Situation& now) {
+/// Where the GPU waits for launches: how much of that goes away shows only when it is tried.
+Proposal faster_launches(const Situation& now) {
   constexpr double kLeastShare = 0.02;
   const auto& causes = now.explanation.causes;
   const auto launching = std::ranges::find(causes, "launch-bound", &model::Cause::id);
-  return on_gpu(now) && launching != causes.end() &&
-         launching->charged_ms >= kLeastShare * now.explanation.step_ms.mean;
-}
-
-Proposal cuda_graphs(const Situation& now) {
-  return waits_for_launches(now) ? propose("the GPU waits for launches") : std::nullopt;
-}
-
-Proposal backward_inline(const Situation& now) {
-  return waits_for_launches(now) ? propose("the GPU waits for launches") : std::nullopt;
+  const bool waits =
+      on_gpu(now) && launching != causes.end() && launching->charged_ms >= kLeastShare * now.explanation.step_ms.mean;
+  return waits ? propose("the GPU waits for launches") : std::nullopt;
 }
 
 Proposal fused_optimizer(const Situation& now) {
@@ -228,8 +221,8 @@ constexpr Rule kRules[] = {{"tf32", tf32},
                            {"cudnn-benchmark", cudnn_benchmark},
                            {"channels-last", channels_last},
                            {"compile", compile},
-                           {"cuda-graphs", cuda_graphs},
-                           {"backward-inline", backward_inline},
+                           {"cuda-graphs", faster_launches},
+                           {"backward-inline", faster_launches},
                            {"fused-optimizer", fused_optimizer},
                            {"gradients-to-none", gradients_to_none},
                            {"anomaly-off", anomaly_off},
