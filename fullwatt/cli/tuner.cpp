@@ -32,6 +32,7 @@ constexpr double kTurnMargin = 8;  ///< steps of half a pair beside those that t
 constexpr double kMostTurn = 40;   ///< of these, as the agent has it
 constexpr int kUsualPairs = 6;     ///< until they tell
 constexpr int kFewPairs = 5;
+constexpr double kShortTurn = 0.08;  ///< seconds of half a pair
 constexpr double kLongStepMs = 100;
 constexpr double kLeastStepMs = 0.01;
 
@@ -52,6 +53,12 @@ std::string main_script(const std::vector<std::string>& command) {
   const auto found = std::ranges::find_if(
       command, [](const auto& word) { return word.ends_with(".py") && fs::is_regular_file(word); });
   return found != command.end() ? fs::absolute(*found).lexically_normal().string() : std::string();
+}
+
+std::string names_of(const model::Plan& plan) {
+  std::vector<std::string> names;
+  for (const auto& fix : plan.fixes) names.push_back(fix.id);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 /// Whether the plan has the fix, or one that it cannot stand beside.
@@ -119,17 +126,16 @@ model::Tuning Tuner::tune() {
   tuning =
       tune::search({.look = [&](const auto& plan) { return look(plan); },
                     .measure = [&](const auto& plan) { return measure(plan); },
-                    .in_turns = [&](const auto& plan, const auto& fixes) { return in_turns(plan, fixes); }},
+                    .in_turns = [&](const auto& turning) { return in_turns(turning); }},
                    {.starts = kMostStarts - number_,
-                    .is_over = [&] { return is_interrupted() || minutes() > options_.minutes; },
-                    .is_late = [&] { return minutes() > options_.minutes / 2; }},
+                    .is_over = [&] { return is_interrupted() || seconds_left() < shortest_seconds_; },
+                    .is_late = [&] { return seconds_left() < 30 * options_.minutes; }},
                    {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
                     .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
                    needed_);
   tuning.plan.made_for = first.target;
   tuning.search_starts = number_;
   tuning.search_s = all_seconds_;
-  tuning.advice = advice_;
   const bool may_grow = may_change_batch() && needed_.fixes.empty();
   if (may_grow && tuning.failure.empty() && !is_interrupted()) try_batches(tuning);
   if (tuning.failure.empty() && tuning.has_found() && !is_interrupted()) prove(tuning);
@@ -145,12 +151,13 @@ model::Trial Tuner::start(const tune::TrialRequest& request) {
     if (!is_interrupted()) tune::keep_trial(setup_, request, *trial, number_);
   }
   last_seconds_ = trial->seconds;
+  shortest_seconds_ = number_ == 1 ? last_seconds_ : std::min(shortest_seconds_, last_seconds_);
   all_seconds_ += trial->seconds;
   return *std::move(trial);
 }
 
-double Tuner::minutes() const {
-  return std::chrono::duration<double>(Clock::now() - started_).count() / 60;
+double Tuner::seconds_left() const {
+  return 60 * options_.minutes - std::chrono::duration<double>(Clock::now() - started_).count();
 }
 
 void Tuner::say(const std::string& text) {
@@ -159,7 +166,7 @@ void Tuner::say(const std::string& text) {
 
 void Tuner::learn(const model::Trial& first) {
   const auto sum = std::accumulate(first.step_ms.begin(), first.step_ms.end(), 0.0);
-  step_ms_ = pace_ms_ = std::max(kLeastStepMs, sum / static_cast<double>(first.step_ms.size()));
+  step_ms_ = std::max(kLeastStepMs, sum / static_cast<double>(first.step_ms.size()));
   steps_ = steps_for(kMeasuredMs);
   limit_ = milliseconds(static_cast<std::int64_t>(4 * (1000 * first.seconds + kMeasuredMs) + 60000));
 }
@@ -171,7 +178,7 @@ std::uint64_t Tuner::steps_for(double ms) const {
 /// Explains the program with a plan and asks which fixes make sense then.
 tune::Look Tuner::look(const model::Plan& plan) {
   const bool is_first = plan.fixes.size() == needed_.fixes.size();
-  say(is_first ? "looks where the time goes" : "looks again, with what was kept");
+  say("looks where the time goes" + (is_first ? std::string() : " with " + names_of(plan)));
   tune::Look found;
   found.trial =
       start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
@@ -179,13 +186,12 @@ tune::Look Tuner::look(const model::Plan& plan) {
   const auto explained = explain_folder(found.trial.folder);
   if (!explained || explained->run.processes.empty()) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
-  pace_ms_ = std::max(kLeastStepMs, explained->explanation.step_ms.mean);
   const auto facts = explain::parse_facts(explained->run.processes.front());
   if (is_first) {
     plain_facts_ = facts;
     plain_settings_ = explained->explanation.settings;
   }
-  advice_ = tune::advice(explained->explanation);
+  found.advice = tune::advice(explained->explanation);
   found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
   std::erase_if(found.candidates, [&](const auto& candidate) {
     return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
@@ -197,17 +203,22 @@ model::Trial Tuner::measure(const model::Plan& plan) {
   return start({.plan = plan, .steps = steps_, .limit = limit_});
 }
 
-/// Where steps are long, fewer pairs must do. Should the steps not suffice, those that are left get another start.
-model::Trial Tuner::in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
+/// Where steps are long, fewer pairs must do, and shorter ones where a program has few. Should its steps not suffice,
+/// those that are left get another start.
+model::Trial Tuner::in_turns(const tune::Turning& turning) {
   tune::InTurns turns;
-  if (pace_ms_ > kLongStepMs) turns.pairs = kFewPairs;
-  for (const auto& fix : fixes) {
+  const auto step_ms = std::max(kLeastStepMs, turning.step_ms);
+  if (step_ms > kLongStepMs) turns.pairs = kFewPairs;
+  if (turning.program_is_short) turns.seconds = kShortTurn;
+  turns.most_seconds = seconds_left();
+  auto plan = turning.plan;
+  for (const auto& fix : turning.fixes) {
     turns.fixes.push_back(fix.id);
     plan.fixes.push_back(fix);
   }
-  const auto half = static_cast<std::uint64_t>(kTurnMargin + std::min(kMostTurn, 1000 * turns.seconds / pace_ms_));
-  const auto steps = 2 * fixes.size() * 2 * kUsualPairs * half;
-  const milliseconds longest(static_cast<std::int64_t>(static_cast<double>(steps) * pace_ms_));
+  const auto half = static_cast<std::uint64_t>(kTurnMargin + std::min(kMostTurn, 1000 * turns.seconds / step_ms));
+  const auto steps = 2 * turning.fixes.size() * 2 * kUsualPairs * half;
+  const milliseconds longest(static_cast<std::int64_t>(static_cast<double>(steps) * step_ms));
   return start({.plan = plan, .steps = steps + kFirstSteps, .turns = turns, .limit = limit_ + kLongerLimit + longest});
 }
 

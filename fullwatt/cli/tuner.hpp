@@ -45,7 +45,7 @@ class Tuner {
   static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
 
   model::Trial start(const tune::TrialRequest& request);
-  double minutes() const;
+  double seconds_left() const;  ///< to find the plan
   static void say(const std::string& text);
 
   // Finding the plan.
@@ -53,7 +53,7 @@ class Tuner {
   std::uint64_t steps_for(double ms) const;
   tune::Look look(const model::Plan& plan);
   model::Trial measure(const model::Plan& plan);
-  model::Trial in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes);
+  model::Trial in_turns(const tune::Turning& turning);
   bool is_unwanted(const std::string& id) const;
 
   // Another batch, where that is allowed: tuner_batch.cpp.
@@ -74,14 +74,13 @@ class Tuner {
   tune::TrialSetup setup_;
   std::chrono::steady_clock::time_point started_;
   model::Plan needed_;                             ///< without which the program has no room
-  std::vector<model::Advice> advice_;              ///< from the newest look
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
   int number_ = 0;
   double last_seconds_ = 0;  ///< of a start
+  double shortest_seconds_ = 0;
   double all_seconds_ = 0;
   double step_ms_ = 0;  ///< as the program is
-  double pace_ms_ = 0;  ///< by the newest look
   std::uint64_t steps_ = 0;
   std::chrono::milliseconds limit_{0};
 };

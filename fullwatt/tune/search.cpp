@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "catalog/fixes.hpp"
 
@@ -50,16 +52,15 @@ class Search {
 
   /// What the loader hid shows only in another look: turns are taken after that, unless time runs short.
   model::Tuning run() {
-    for (int number = 0; number < kMostLooks && may_start(); ++number) {
+    for (int number = 0; number < kMostLooks; ++number) {
       const auto kept_before = found_.plan.fixes.size();
-      ++used_;
-      const auto look = starts_.look(found_.plan);
-      if (!take_pace(look.trial, number == 0)) break;
-      for (const auto& candidate : sorted_out(look.candidates)) listener_.worth_it(new_entry(candidate));
-      try_one_by_one(sorted_out(look.candidates));
-      const bool has_time = number + 1 < kMostLooks && may_start() && !limits_.is_late();
-      const bool looks_again = has_time && found_.plan.fixes.size() != kept_before;
-      if (!looks_again) try_in_turns(sorted_out(look.candidates));
+      const auto look = seen_ ? std::exchange(seen_, std::nullopt) : new_look();
+      if (!look || !take(*look, number == 0)) break;
+      for (const auto& candidate : sorted_out(look->candidates)) listener_.worth_it(new_entry(candidate));
+      const auto has_time = [&] { return number + 1 < kMostLooks && may_start() && !limits_.is_late(); };
+      try_one_by_one(sorted_out(look->candidates), has_time());
+      const bool looks_again = seen_ || (has_time() && found_.plan.fixes.size() != kept_before);
+      if (!looks_again) try_in_turns(sorted_out(look->candidates));
       if (found_.plan.fixes.size() == kept_before) break;
     }
     return std::move(found_);
@@ -68,12 +69,20 @@ class Search {
  private:
   bool may_start() const { return used_ < limits_.starts && !limits_.is_over(); }
 
-  /// How long a step is now; false when the program does not run.
-  bool take_pace(const model::Trial& trial, bool is_first) {
+  std::optional<Look> new_look() {
+    if (!may_start()) return std::nullopt;
+    ++used_;
+    return starts_.look(found_.plan);
+  }
+
+  /// The program as it is now; false when it does not run.
+  bool take(const Look& look, bool is_first) {
+    const auto& trial = look.trial;
     if (!trial.failure.empty()) {
       if (is_first) found_.failure = trial.failure;
       return false;
     }
+    found_.advice = look.advice;
     found_.after_ms = mean_ms(trial);
     found_.gpu_after = trial.gpu;
     if (is_first) {
@@ -105,28 +114,33 @@ class Search {
     return found != found_.plan.fixes.end() ? &*found : nullptr;
   }
 
-  void try_one_by_one(const std::vector<Candidate>& candidates) {
+  /// What promises most is looked at while it is tried: most likely it is kept, and then the next look has been taken.
+  void try_one_by_one(const std::vector<Candidate>& candidates, bool looks) {
     for (const auto& candidate : candidates) {
-      if (!catalog::find_fix(candidate.fix.id)->live) try_by_a_start(new_entry(candidate));
+      if (catalog::find_fix(candidate.fix.id)->live) continue;
+      const auto used_before = used_;
+      try_by_a_start(new_entry(candidate), looks);
+      looks = looks && used_ == used_before;
     }
   }
 
-  void try_by_a_start(model::TriedFix tried) {
+  void try_by_a_start(model::TriedFix tried, bool looks = false) {
     if (const auto* other = excluded_by(tried.fix.id)) {
       tried.reason = "not beside " + other->id;
     } else if (!may_start()) {
       tried.reason = "there was no time left";
     } else {
-      measure(tried);
+      measure(tried, looks);
     }
     put(std::move(tried));
   }
 
-  void measure(model::TriedFix& tried) {
+  void measure(model::TriedFix& tried, bool looks) {
     auto plan = found_.plan;
     plan.fixes.push_back(tried.fix);
     ++used_;
-    const auto trial = starts_.measure(plan);
+    auto look = looks ? starts_.look(plan) : Look{starts_.measure(plan), {}, {}};
+    const auto& trial = look.trial;
     tried.reason = why_not(trial, tried.fix.id);
     if (!tried.reason.empty()) return;
     tried.before_ms = found_.after_ms;
@@ -135,8 +149,10 @@ class Search {
     tried.after_watts = trial.gpu.watts;
     if (const auto once = trial.once_s.find(tried.fix.id); once != trial.once_s.end()) tried.once_s = once->second;
     tried.kept = *tried.speedup() >= kLeastSpeedup;
-    if (tried.kept) found_.gpu_after = trial.gpu;
     if (!tried.kept) tried.reason = "not faster beyond noise";
+    if (!tried.kept) return;
+    found_.gpu_after = trial.gpu;
+    seen_ = looks ? std::optional(std::move(look)) : std::nullopt;
   }
 
   /// All that are live in one start, in the catalogue's order. One that breaks the program is left out, and the others
@@ -148,6 +164,7 @@ class Search {
     }
     std::ranges::stable_sort(open, {}, [](const auto& tried) { return catalog::find_fix(tried.fix.id)->order; });
     opened_way_ = false;
+    bool program_is_short = false;
     while (!open.empty()) {
       if (!may_start()) {
         for (auto& tried : open) {
@@ -157,16 +174,17 @@ class Search {
         return;
       }
       ++used_;
-      open = one_start_in_turns(std::move(open));
+      open = one_start_in_turns(std::move(open), program_is_short);
     }
   }
 
   /// Gives those that are left to try. Where turns cannot be taken, as in a training of several processes, each gets a
   /// start of its own.
-  std::vector<model::TriedFix> one_start_in_turns(std::vector<model::TriedFix> open) {
-    std::vector<model::PlannedFix> fixes;
-    for (const auto& tried : open) fixes.push_back(tried.fix);
-    const auto trial = starts_.in_turns(found_.plan, fixes);
+  std::vector<model::TriedFix> one_start_in_turns(std::vector<model::TriedFix> open, bool& program_is_short) {
+    Turning turning{found_.plan, {}, found_.after_ms, program_is_short};
+    for (const auto& tried : open) turning.fixes.push_back(tried.fix);
+    const auto trial = starts_.in_turns(turning);
+    program_is_short = trial.failure.empty();
     if (std::ranges::any_of(trial.turns, [](const auto& turn) { return turn.id.empty(); })) {
       for (auto& tried : open) try_by_a_start(std::move(tried));
       return {};
@@ -235,6 +253,7 @@ class Search {
   const SearchLimits& limits_;
   const SearchListener& listener_;
   model::Tuning found_;
+  std::optional<Look> seen_;  ///< at the program with the present plan, taken while its last fix was tried
   int used_ = 0;
   bool opened_way_ = false;  ///< a fix with a start of its own was kept since turns were taken last
 };

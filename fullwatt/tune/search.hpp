@@ -12,19 +12,28 @@ namespace fullwatt::tune {
 struct Look {
   model::Trial trial;
   std::vector<Candidate> candidates;
+  std::vector<model::Advice> advice;
+};
+
+/// A start in which fixes take turns on top of a plan.
+struct Turning {
+  model::Plan plan;
+  std::vector<model::PlannedFix> fixes;
+  double step_ms = 0;             ///< with the plan
+  bool program_is_short = false;  ///< it ended before all fixes had their turns
 };
 
 /// The ways to start the program.
 struct Starts {
   std::function<Look(const model::Plan&)> look;
   std::function<model::Trial(const model::Plan&)> measure;
-  /// The fixes take turns on top of the plan.
-  std::function<model::Trial(const model::Plan&, const std::vector<model::PlannedFix>&)> in_turns;
+  std::function<model::Trial(const Turning&)> in_turns;
 };
 
 struct SearchLimits {
   int starts = 12;
-  std::function<bool()> is_over = [] { return false; };  ///< the time is up, or the user wants the best so far
+  /// The time does not suffice for another start, or the user wants the best so far.
+  std::function<bool()> is_over = [] { return false; };
   std::function<bool()> is_late = [] { return false; };  ///< what is left of it is for trying
 };
 
@@ -35,7 +44,8 @@ struct SearchListener {
 };
 
 /// Looks where the time goes, tries what is worth it on top of what was kept, and looks again: each fix changes what
-/// the others can give. Keeps what makes a step shorter beyond noise, on top of what the program needs anyway.
+/// the others can give. What needs a start of its own is tried by a look, which is the next one if it pays. Keeps what
+/// makes a step shorter beyond noise, on top of what the program needs anyway.
 model::Tuning search(const Starts& starts, const SearchLimits& limits, const SearchListener& listener,
                      const model::Plan& needed = {});
 

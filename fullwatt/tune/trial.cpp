@@ -59,7 +59,9 @@ bool has_fix(const model::Plan& plan, std::string_view id) {
 base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
   auto environment = setup.environment(run);
   environment["FULLWATT_STEPS"] = std::to_string(request.steps);
-  environment["FULLWATT_TRIAL"] = asked_of_agent(request).dump();
+  auto asked = asked_of_agent(request);
+  if (asked.contains("turns")) asked["turns"]["most_seconds"] = request.turns.most_seconds;
+  environment["FULLWATT_TRIAL"] = asked.dump();
   if (!request.windows) environment["FULLWATT_WINDOWS"] = "off";
   // Experiment loggers write to a service, which no layer of files holds back.
   environment["WANDB_MODE"] = "offline";

@@ -15,8 +15,9 @@ namespace fullwatt::tune {
 /// Fixes that are turned on and off while the program trains, one after the other; they stand in the plan, too.
 struct InTurns {
   std::vector<std::string> fixes;
-  int pairs = 12;         ///< at most; fewer where these tell already
-  double seconds = 0.25;  ///< of each half of a pair, or a few steps where these take longer
+  int pairs = 12;           ///< at most; fewer where these tell already
+  double seconds = 0.2;     ///< of each half of a pair, or a few steps where these take longer
+  double most_seconds = 0;  ///< from the start until no more turns are taken; no part of what makes a trial another one
 };
 
 /// What a trial is to be.

@@ -1,6 +1,7 @@
 """Audits of packed samples: what a data set looks like, when its samples are fetched again, and what is seen then. Time is an argument."""
 
 import functools
+import math
 import unittest
 
 import torch
@@ -59,9 +60,9 @@ def timed_data(costs):
     return type("Timed", (Data,), {"times": Times(costs)})()
 
 
-def audits_of(data):
+def audits_of(data, rest=REST):
     packed = torch.arange(float(COUNT))
-    return Audits(torch, COUNT, range(COUNT), lambda index: [packed[index:index + 1]], data.times.clock)
+    return Audits(torch, COUNT, range(COUNT), lambda index: [packed[index:index + 1]], rest, data.times.clock)
 
 
 def epoch(audits, loader, batches, seconds):
@@ -100,6 +101,11 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(epochs[:2], [[0], [0]])
         later = sum(len(fetched_at) for fetched_at in epochs[2:])
         self.assertIn(later, (28 * 100 * 0.1 // REST, 28 * 100 * 0.1 // REST + 1))
+
+    def test_a_trial_has_but_those_that_must_be(self):
+        loader = torch.utils.data.DataLoader(timed_data(costs=0.001))
+        audits = audits_of(loader.dataset, math.inf)
+        self.assertEqual([epoch(audits, loader, 200, 1)[1] for _ in range(4)], [[0], [0], [], []])
 
 
 class NewsTest(unittest.TestCase):

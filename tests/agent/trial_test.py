@@ -145,11 +145,11 @@ class PairsTest(unittest.TestCase):
 class TurnsCase(Case):
     """Fixes that are turned on and off within one trial."""
 
-    def turns(self, fixes, source, pairs=3):
+    def turns(self, fixes, source, pairs=3, most_seconds=600):
         plan = os.path.join(self.scratch, "plan.json")
         with open(plan, "w") as file:
             json.dump({"fixes": fixes}, file)
-        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05}}
+        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05, "most_seconds": most_seconds}}
         environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": "2000", "FULLWATT_WINDOWS": "off"}
         outcome = self.run_forked(MODEL + source, environment=environment)
         self.assertEqual(outcome.code, 0, outcome.err)
@@ -226,6 +226,18 @@ for step in range(3000):
             outcome, told = self.turns([{"id": "threads", "count": 1}], undecided + self.SOURCE.replace("range(3000)", "range(%d)" % steps).replace("0.0", "0.00"), pairs=1000)
             self.assertIn("ran to its end", outcome.out)
             self.assertEqual(told["threads"]["state"], state)
+
+    def test_no_turn_is_taken_when_the_time_is_over(self):
+        outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}], self.SOURCE, pairs=1000, most_seconds=0)
+        self.assertNotIn("ran to its end", outcome.out)
+        self.assertEqual(told, {})
+
+    def test_what_is_undecided_when_the_time_is_over_is_not_told(self):
+        undecided = "import fullwatt.fixes.turns\nfullwatt.fixes.turns.is_decided = lambda ratios: False\n"
+        late = "fullwatt.fixes.turns.Turns._is_late = lambda turns: turns._under_way is not None\n"
+        outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}], undecided + late + self.SOURCE, pairs=1000)
+        self.assertNotIn("ran to its end", outcome.out)
+        self.assertEqual({name: fact["state"] for name, fact in told.items()}, {"threads": "begun"})
 
     def test_gradients_take_turns(self):
         source = """

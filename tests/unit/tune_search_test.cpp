@@ -20,7 +20,7 @@ class Program {
 
   Look look(const model::Plan& plan) {
     ++looks;
-    return {measure(plan), candidates_};
+    return {measure(plan), candidates_, {}};
   }
 
   model::Trial measure(const model::Plan& plan) {
@@ -36,11 +36,14 @@ class Program {
     return trial;
   }
 
-  model::Trial in_turns(model::Plan plan, const std::vector<model::PlannedFix>& fixes) {
+  model::Trial in_turns(const Turning& turning) {
     ++starts;
+    was_short.push_back(turning.program_is_short);
     model::Trial trial;
+    auto plan = turning.plan;
     double ms = measured_ms(plan);
-    for (const auto& fix : fixes) {
+    EXPECT_NEAR(turning.step_ms, ms, 1e-9);
+    for (const auto& fix : turning.fixes) {
       if (trial.turns.size() == ends_after) return trial;
       turned.push_back(fix.id);
       trial.fixes.push_back({fix.id, fix.id == refused ? "refused" : "in-force", "as planned", {}});
@@ -65,6 +68,7 @@ class Program {
   std::string opener;  ///< nothing else pays without it
   std::vector<std::string> turned;
   std::size_t ends_after = 100;  ///< turns of one start
+  std::vector<bool> was_short;   ///< as each start with turns was told
   int starts = 0;
   int looks = 0;
 
@@ -87,7 +91,7 @@ class Program {
 model::Tuning search_in(Program& program, const SearchLimits& limits = {}) {
   return search({.look = [&](const auto& plan) { return program.look(plan); },
                  .measure = [&](const auto& plan) { return program.measure(plan); },
-                 .in_turns = [&](const auto& plan, const auto& fixes) { return program.in_turns(plan, fixes); }},
+                 .in_turns = [&](const auto& turning) { return program.in_turns(turning); }},
                 limits, {});
 }
 
@@ -128,14 +132,32 @@ TEST(TuneSearchTest, TurnsWaitForALookAtAMendedLoaderWhileThereIsTime) {
     const auto tuning = search({.look = [&](const auto& plan) { return program.look(plan); },
                                 .measure = [&](const auto& plan) { return program.measure(plan); },
                                 .in_turns =
-                                    [&](const auto& plan, const auto& fixes) {
+                                    [&](const auto& turning) {
                                       looks_at_turns = program.looks;
-                                      return program.in_turns(plan, fixes);
+                                      return program.in_turns(turning);
                                     }},
                                {.is_late = [&] { return late; }}, {});
     EXPECT_EQ(tuning.plan.fixes.size(), 2U);
     EXPECT_EQ(looks_at_turns, late ? 1 : 2);
   }
+}
+
+TEST(TuneSearchTest, WhatIsTriedByALookNeedsNoOtherWhenItIsKept) {
+  Program program({{"sample-cache", 0.2}, {"loader-pinned", 1.0}, {"bf16", 0.5}},
+                  {candidate("bf16"), candidate("loader-pinned", 1), candidate("sample-cache", 80)});
+  const auto tuning = search_in(program);
+  EXPECT_EQ(tuning.plan.fixes.size(), 2U);
+  // As it is, with sample-cache, with loader-pinned, in turns, and as it is in the end.
+  EXPECT_EQ(program.starts, 5);
+  EXPECT_EQ(program.looks, 3);
+}
+
+TEST(TuneSearchTest, ALookAtWhatIsNotKeptDoesNotCount) {
+  Program program({{"sample-cache", 1.0}, {"bf16", 0.5}}, {candidate("bf16"), candidate("sample-cache", 80)});
+  const auto tuning = search_in(program);
+  ASSERT_EQ(tuning.plan.fixes.size(), 1U);
+  EXPECT_EQ(tuning.plan.fixes.front().id, "bf16");
+  EXPECT_NEAR(*entry(tuning, "bf16").before_ms, 100, 1e-9);
 }
 
 TEST(TuneSearchTest, TurnsAreTakenAgainOnlyWhenTheLoaderWasMendedSince) {
@@ -160,6 +182,7 @@ TEST(TuneSearchTest, OneThatBreaksTheProgramIsLeftOutAndTheOthersGoOn) {
   EXPECT_EQ(tuning.plan.fixes.size(), 2U);
   EXPECT_EQ(entry(tuning, "channels-last").reason, "exit code 1");
   EXPECT_TRUE(entry(tuning, "fused-optimizer").kept);
+  EXPECT_EQ(program.was_short, (std::vector{false, false}));
 }
 
 TEST(TuneSearchTest, AProgramThatEndsEarlyIsStartedAgainForTheRest) {
@@ -168,6 +191,7 @@ TEST(TuneSearchTest, AProgramThatEndsEarlyIsStartedAgainForTheRest) {
   program.ends_after = 1;
   const auto tuning = search_in(program);
   EXPECT_EQ(tuning.plan.fixes.size(), 3U);
+  EXPECT_EQ(program.was_short, (std::vector{false, true, true}));
   program.ends_after = 0;
   EXPECT_EQ(entry(search_in(program), "tf32").reason, "it was not applied");
 }
@@ -210,9 +234,9 @@ TEST(TuneSearchTest, PairsAreComparedOneByOne) {
   auto turned = plain;
   turned.fixes = {{"bf16", "in-force", "", {}}};
   turned.turns = {{"bf16", true, {10, 40, 11}, {9, 36, 12}, 0}};  // the machine was slow meanwhile
-  const auto tuning = search({.look = [&](const auto&) { return Look{plain, {candidate("bf16")}}; },
+  const auto tuning = search({.look = [&](const auto&) { return Look{plain, {candidate("bf16")}, {}}; },
                               .measure = [&](const auto&) { return plain; },
-                              .in_turns = [&](const auto&, const auto&) { return turned; }},
+                              .in_turns = [&](const auto&) { return turned; }},
                              {.starts = 4, .is_over = [] { return false; }},
                              {.worth_it = [](const auto&) {}, .tried = [](const auto&) {}});
   EXPECT_NEAR(*entry(tuning, "bf16").speedup(), 1 / 0.9, 1e-9);

@@ -1,8 +1,8 @@
 """A trial in which fixes are turned on and off while the training runs: neighbouring steps of one process differ by the fix alone.
 
-FULLWATT_TRIAL has `turns`: {"fixes": [id, …], "pairs": n, "seconds": t}. One fix after the other gets pairs of t seconds of steps with and without it, on top
-of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. Then the trial is over. Where the program
-ends before, the first fix counts if it had pairs enough: another start would not get further.
+FULLWATT_TRIAL has `turns`: {"fixes": [id, …], "pairs": n, "seconds": t, "most_seconds": m}. One fix after the other gets pairs of t seconds of steps with and
+without it, on top of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. Then, or m seconds after
+the program's start, the trial is over. Where the program ends before, the first fix counts if it had pairs enough: another start would not get further.
 """
 
 import sys
@@ -30,6 +30,7 @@ class Turns:
         self._report = report
         self._most_pairs = int(wanted["pairs"])
         self._seconds = float(wanted["seconds"])
+        self._deadline = perf_counter() + float(wanted["most_seconds"])
         self._switches = {}
         self._marker = None  # the optimiser whose steps are counted
         self._steps = 0  # of this part of the course; it has at least so many, and lasts until
@@ -73,12 +74,16 @@ class Turns:
     def _all_turns(self):
         """Gives again and again how many steps and seconds it wants to pass."""
         for name in self.fixes:
+            if self._is_late():
+                return
             turn = self._switches.get(name)
             self._agent.facts.add("turn", id=name, state="begun")
             if turn is None or self._report.state(name) == "refused":
                 continue  # the fact `fix` says why
             self._under_way = Measured(name)
             yield from self._pairs_of(turn, self._under_way)
+            if self._is_late() and not is_decided(self._under_way.ratios()):
+                return
             if self._tell(self._under_way):
                 turn(True)
             self._under_way, self._is_first = None, False
@@ -109,10 +114,13 @@ class Turns:
                 measured.ms[on].append((self._now() - settled) * 1e3 / self._steps)
                 if is_first_use:
                     measured.first_use_s = settled - started
-            if is_decided(measured.ratios()):
+            if is_decided(measured.ratios()) or self._is_late():
                 break
         if is_on:
             turn(False)
+
+    def _is_late(self):
+        return perf_counter() > self._deadline
 
     def _now(self):
         """The time when all work that was given to the GPU is done."""

@@ -8,7 +8,7 @@ from .samples import Refused, fetch, is_same, leaves_of, twin_of
 
 PROBES = 8  # samples that are fetched twice
 FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
-REST = 100  # times as long as an audit took there is none: at most 1 % of a training's time
+REST = 100  # times as long as an audit took there is none: at most 1 % of a training's time. A trial is too short for that share, and has but those that must be
 MUST_EPOCHS = 2  # whose first batch is audited whatever that takes: the second shows what a program does between epochs
 
 
@@ -54,13 +54,14 @@ def check_probes(torch, loader, probes):
 
 class Audits:
     """Compares packed samples with the data set, and tells why they must not serve any more, or nothing. `numbers` are those of the packed samples,
-    `stored` gives the parts of one, or None where it is not packed."""
+    `stored` gives the parts of one, or None where it is not packed. After an audit there is none for `rest` times as long as that took."""
 
-    def __init__(self, torch, length, numbers, stored, clock=time.monotonic):
+    def __init__(self, torch, length, numbers, stored, rest=REST, clock=time.monotonic):
         self._torch = torch
         self._length = length  # of the data set
         self._numbers = numbers
         self._stored = stored
+        self._rest = rest
         self._clock = clock
         self._loader = None  # a twin: it has this epoch's data set
         self._watched = ()
@@ -91,7 +92,7 @@ class Audits:
     def batch(self, indices):
         """These samples are handed out: one of them is compared now and then."""
         self._until -= 1
-        if not self._is_must and (self._until > 0 or self._clock() - self._ended < REST * self._took):
+        if not self._is_must and (self._until > 0 or self._clock() - self._ended < self._rest * self._took):
             return ""
         self._is_must = False
         self._distance = min(2 * self._distance, RAREST_AUDIT)

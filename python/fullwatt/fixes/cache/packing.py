@@ -2,10 +2,11 @@
 
 import copy
 import itertools
+import math
 import os
 
 from ..loaders import draw_seed, why_no_workers
-from .audit import Audits, check
+from .audit import REST, Audits, check
 from .packed import Packed
 from .samples import Refused, fetch, leaves_of, twin_of
 
@@ -40,7 +41,7 @@ def pack(tools, loader, most_bytes, workers):
             leaf[done:done + length] = part
         done += length
     rows = rows_of(torch, order, count)
-    return Packed(tools, leaves, form, rows, Audits(torch, count, order, finder(leaves, rows)))
+    return Packed(tools, leaves, form, rows, Audits(torch, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
 
 
 def pack_batch(count, sample_bytes, workers):
@@ -50,7 +51,7 @@ def pack_batch(count, sample_bytes, workers):
 
 def upcoming(torch, loader, count):
     """The samples to pack: all, but in a trial that ends within an epoch only those that its steps will use, by the sampler's own order, drawn ahead and put back."""
-    steps = os.environ.get("FULLWATT_STEPS", "") if os.environ.get("FULLWATT_TRIAL") else ""
+    steps = os.environ.get("FULLWATT_STEPS", "") if is_trial() else ""
     known = (torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler, torch.utils.data.SubsetRandomSampler,
              torch.utils.data.WeightedRandomSampler, torch.utils.data.DistributedSampler)  # fmt: skip
     if not steps.isdigit() or type(loader.sampler) not in known or type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
@@ -65,6 +66,11 @@ def upcoming(torch, loader, count):
         for generator, state in zip(generators, states):
             generator.set_state(state)
     return sorted({int(index) for batch in batches for index in batch}) if len(batches) == wanted else range(count)
+
+
+def is_trial():
+    """Whether `tune` tries something out with this start."""
+    return bool(os.environ.get("FULLWATT_TRIAL"))
 
 
 def rows_of(torch, order, count):
