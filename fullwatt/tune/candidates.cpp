@@ -101,13 +101,11 @@ Proposal compile(const Situation& now) {
   return propose("the model is not compiled");
 }
 
-/// Where the GPU waits for launches: how much of that goes away shows only when it is tried.
+/// Where the GPU waits for launches, or will when its kernels are shorter: how much of that goes away shows only when
+/// it is tried.
 Proposal faster_launches(const Situation& now) {
   constexpr double kLeastShare = 0.02;
-  const auto& causes = now.explanation.causes;
-  const auto launching = std::ranges::find(causes, "launch-bound", &model::Cause::id);
-  const bool waits =
-      on_gpu(now) && launching != causes.end() && launching->charged_ms >= kLeastShare * now.explanation.step_ms.mean;
+  const bool waits = on_gpu(now) && launching_ms(now.explanation) > kLeastShare * now.explanation.step_ms.mean;
   return waits ? propose("the GPU waits for launches") : std::nullopt;
 }
 

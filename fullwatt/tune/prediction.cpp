@@ -28,7 +28,8 @@ struct KernelChange {
   double loss;       ///< what it may cost, as a share of the step: conversions, other layouts, bad guesses of compilers
   double launching;  ///< the same, as a share of launching: conversions are kernels of their own
   std::span<const Shorter> kernels;
-  std::string_view host;  ///< causes on the host that it can take away as a whole, divided by blanks
+  std::string_view host;       ///< causes on the host that it can take away as a whole, divided by blanks
+  bool launches_less = false;  ///< also those launches that kernels hide as long as they are not shorter
 };
 
 constexpr Shorter kTf32[] = {{"matmul convolution attention rnn", 0.9}};
@@ -44,9 +45,9 @@ constexpr KernelChange kChanges[] = {{"tf32", 0.05, 0, kTf32, ""},
                                      {"fp16", 0.25, 0.5, kHalf, ""},
                                      {"channels-last", 0.25, 0, kLayout, ""},
                                      {"cudnn-benchmark", 0.1, 0, kChoice, ""},
-                                     {"compile", 0.25, 0, kCompiled, "launch-bound python"},
-                                     {"cuda-graphs", 0.1, 0, {}, "launch-bound python"},
-                                     {"backward-inline", 0.05, 0, {}, "launch-bound"},
+                                     {"compile", 0.25, 0, kCompiled, "python", true},
+                                     {"cuda-graphs", 0.1, 0, {}, "python", true},
+                                     {"backward-inline", 0.05, 0, {}, "", true},
                                      {"fused-optimizer", 0.05, 0, kFused, "launch-bound optimizer"},
                                      {"loader-pinned", 0.05, 0, {}, "copy-wait data-wait"},
                                      {"non-blocking", 0.05, 0, {}, "copy-wait sync-drain"}};
@@ -76,7 +77,8 @@ double causes_ms(const model::Explanation& explanation, std::string_view ids) {
 
 model::Prediction interval(const model::Explanation& explanation, const KernelChange& change) {
   const auto step = explanation.step_ms.mean;
-  const auto host = causes_ms(explanation, change.host);
+  const auto launching = change.launches_less ? launching_ms(explanation) : 0;
+  const auto host = causes_ms(explanation, change.host) + launching;
   model::Prediction prediction;
   if (explanation.kernels.empty()) {
     const auto computing = change.host.empty() ? causes_ms(explanation, "forward backward") : host;
@@ -87,6 +89,15 @@ model::Prediction interval(const model::Explanation& explanation, const KernelCh
   prediction.low_ms = -((change.loss + kNoise) * step + change.launching * causes_ms(explanation, "launch-bound"));
   prediction.high_ms = std::min(kernels_ms(explanation, change) + host, step) + kNoise * step;
   return prediction;
+}
+
+/// The launching of the step that is shown as an example, in a step's own length.
+double launching_on_host_ms(const model::Explanation& explanation) {
+  double sum = 0;
+  for (const auto& bar : explanation.example_step) {
+    if (bar.lane == "host" && bar.kind == "launch-bound") sum += bar.length_ms;
+  }
+  return explanation.example_step_ms > 0 ? sum * explanation.step_ms.mean / explanation.example_step_ms : 0;
 }
 
 /// What the findings that a fix takes away cost a step together. They may overlap, so that it is never more than the
@@ -112,6 +123,13 @@ std::optional<double> waiting_ms(const model::Explanation& explanation) {
 }
 
 }  // namespace
+
+double launching_ms(const model::Explanation& explanation) {
+  double shorter = 0;
+  for (const auto& change : kChanges) shorter = std::max(shorter, kernels_ms(explanation, change));
+  const auto busy = explanation.gpu_busy_ms.value_or(explanation.step_ms.mean) - shorter;
+  return std::max(causes_ms(explanation, "launch-bound"), launching_on_host_ms(explanation) - busy);
+}
 
 model::Prediction predict(const model::Explanation& explanation, std::string_view fix) {
   const auto* change = std::ranges::find(kChanges, fix, &KernelChange::fix);

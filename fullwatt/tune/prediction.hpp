@@ -13,4 +13,8 @@ namespace fullwatt::tune {
 /// such kernels can gain.
 model::Prediction predict(const model::Explanation& explanation, std::string_view fix);
 
+/// The most that launching may cost a step in the end: what it costs now, or what is left of it behind kernels when
+/// other fixes have made these as short as they can.
+double launching_ms(const model::Explanation& explanation);
+
 }  // namespace fullwatt::tune

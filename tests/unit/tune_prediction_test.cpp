@@ -45,6 +45,18 @@ TEST(TunePrediction, GraphsMayTakeAwayAllLaunchingAndHalfPrecisionMayAddToIt) {
   EXPECT_NEAR(*predict(launching, "bf16").low_ms, *predict(image_training(), "bf16").low_ms - 26, 1e-9);
 }
 
+TEST(TunePrediction, LaunchesThatKernelsHideMayShowWhenTheseAreShorter) {
+  auto hidden = image_training();
+  hidden.gpu_busy_ms = 90;
+  hidden.example_step_ms = 110;  // recording takes its part
+  hidden.example_step = {{"host", 0, 55, "launch-bound", ""}, {"host", 55, 55, "sync-drain", ""}};
+  const auto shorter = 0.93 * 60 + 0.6 * 20;  // by half precision
+  EXPECT_NEAR(launching_ms(hidden), 50 - (90 - shorter), 1e-9);
+  EXPECT_NEAR(*predict(hidden, "cuda-graphs").high_ms, launching_ms(hidden) + 5, 1e-9);
+  hidden.example_step[0].length_ms = 11;
+  EXPECT_EQ(launching_ms(hidden), 8) << "what it costs now";
+}
+
 TEST(TunePrediction, ACacheTakesAwayAllWaitingForBatchesAndTheirCopies) {
   auto explanation = image_training();
   EXPECT_EQ(predict(explanation, "sample-cache").ms, 30) << "nothing more exact is known";
