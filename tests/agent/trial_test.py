@@ -227,6 +227,15 @@ for step in range(3000):
             self.assertIn("ran to its end", outcome.out)
             self.assertEqual(told["threads"]["state"], state)
 
+    @unittest.skipUnless(hasattr(torch.backends.cuda.matmul, "fp32_precision"), "this torch has no such name for it")
+    def test_a_setting_is_turned_off_to_the_very_value_that_it_had(self):
+        source = self.SOURCE.replace("    optimizer.step()\n", "    optimizer.step()\n    print(torch.backends.cuda.matmul.fp32_precision, flush=True)\n")
+        never = "import fullwatt.fixes.turns\nfullwatt.fixes.turns.pays = lambda ratios: False\n"
+        outcome, _ = self.turns([{"id": "tf32"}, {"id": "threads", "count": 1}], never + source, pairs=1)
+        values = outcome.out.split()
+        self.assertEqual(values[0], values[-1])
+        self.assertIn("tf32", values)
+
     def test_no_turn_is_taken_when_the_time_is_over(self):
         outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}], self.SOURCE, pairs=1000, most_seconds=0)
         self.assertNotIn("ran to its end", outcome.out)

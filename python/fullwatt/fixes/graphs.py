@@ -113,16 +113,13 @@ class Captured:
         self._pending = None  # a weak reference to the last pass whose gradients are still to come
         self.is_touched = False  # an attribute of a module was set since
         before = self._before = State(torch, module)
-        caches = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(False)  # weights that were cast outside of the graph would stay as they are
-        torch.clear_autocast_cache()
         try:
             with Standing(torch, module) as standing:
                 self._capture(call, [standing.of(parameter) for parameter in self._trained])
                 if standing.have_moved():
                     raise Refused("it moves its parameters in memory")
         finally:
-            torch.set_autocast_cache_enabled(caches)
+            torch.clear_autocast_cache()  # what was cast in the graph lies in its memory
             changed = before.restore()
         if changed:
             raise Refused(changed)
@@ -135,6 +132,7 @@ class Captured:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
+                torch.clear_autocast_cache()
                 outputs = self._flat(call(*self._inputs))[0]
                 ends = [output for output in outputs if output.requires_grad]
                 gradients = torch.autograd.grad(ends, wanted + self._trained, [torch.ones_like(output) for output in ends], allow_unused=True)
@@ -144,6 +142,8 @@ class Captured:
         torch.cuda.current_stream().wait_stream(stream)
         pool = torch.cuda.graph_pool_handle()
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        # Weights that were cast outside of the graph would stay as they are. To cast none ahead would be another state of autocast, for which models are compiled anew.
+        torch.clear_autocast_cache()
         # Other threads, such as one that pins batches, may call CUDA meanwhile.
         with torch.cuda.graph(self._forward, pool=pool, capture_error_mode="thread_local"):
             self._outputs, self._form = self._flat(call(*self._inputs))

@@ -91,14 +91,19 @@ def tf32(tools, _):
     torch = tools.torch
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
 
+    # "none" and "ieee" mean the same here, but not to what was compiled before.
+    exact = [owner for owner in (matmul, getattr(torch.backends.mkldnn, "matmul", None)) if hasattr(owner, "fp32_precision")]
+
     def read():
-        return torch.get_float32_matmul_precision(), cudnn.allow_tf32
+        return torch.get_float32_matmul_precision(), cudnn.allow_tf32, [owner.fp32_precision for owner in exact]
 
     def write(values):
         torch.set_float32_matmul_precision(values[0])
         cudnn.allow_tf32 = values[1]
+        for owner, value in zip(exact, values[2]):
+            owner.fp32_precision = value
 
-    setting = Setting(read, write, ("high", True))
+    setting = Setting(read, write, ("high", True, []))
     if tools.turns.takes("tf32", setting.turn):
         return
     switch = Switch(tools, "tf32", setting, "float32 by TF32", lambda: read()[0] != "highest" and read()[1])
