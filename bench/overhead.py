@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import statistics
 import sys
 import tempfile
 
@@ -26,7 +27,8 @@ LEAST_GROUPS = 6
 
 
 def in_turns(name, way, options):
-    """What a step takes beyond those of the groups beside it, group by group, as share and in microseconds."""
+    """What a step takes beyond those of the groups beside it, group by group, as share and in microseconds; and beyond those before the first turn: the steps with it, those
+    after it, and all that is lost from turning it on until it is off again."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         train = [sys.executable, str(HERE / "turns.py"), way, name, str(options.seconds), str(folder / "groups.json")]
@@ -40,8 +42,10 @@ def in_turns(name, way, options):
     beside = [(before + after) / 2 for before, after in zip(plain, plain[1:])]
     if min(len(beside), len(costly)) < LEAST_GROUPS:
         raise running.Failed(f"only {len(costly)} groups of steps in {options.seconds:.0f} s; an interval needs {LEAST_GROUPS}")
+    before = statistics.median(groups["before"])
     return {"device": groups["device"], "told_us": told, "step_us": plain, "added_us": [on - off for on, off in zip(costly, beside)],
-            "added": [on / off - 1 for on, off in zip(costly, beside)]}
+            "added": [on / off - 1 for on, off in zip(costly, beside)], "with": [on / before - 1 for on in costly], "after": [off / before - 1 for off in plain[1:]],
+            "lost": [took / (steps * before) - 1 for took, steps in groups["times_on"]]}
 
 
 def whole(name, entry, options):

@@ -4,6 +4,9 @@ import statistics
 
 MEDIAN, WORST, WORST_US, WHOLE, PROFILER_SHARE = 0.005, 0.01, 10.0, 0.01, 0.2
 TELLING = 0.05  # where torch.profiler costs less, a share of its cost says nothing
+MEASURABLE = 0.02  # beside steps of another part of a run, in which the machine may have another pace
+WINDOWS = {"times": "window of times", "causes": "window of causes", "bare_cupti": "bare CUPTI", "profiler_cuda": "torch.profiler CUDA",
+           "profiler_both": "torch.profiler CPU+CUDA", "profiler_stacks": "the same with stacks"}
 MARKS = {None: "not decided: noise", True: "yes", False: "**no**"}
 
 
@@ -28,7 +31,7 @@ class Cost:
 
 
 def pooled(results, key):
-    values = [value for result in results for value in result[key]]
+    values = [value for result in results for value in result.get(key, [])]
     return Cost(values) if values else None
 
 
@@ -60,21 +63,22 @@ def either(a, b):
     return None if a is None or b is None else False
 
 
-def side_by_side(rows, ours, theirs):
+def side_by_side(rows, ours, theirs, key):
     """The costs of two ways, by the workloads that have both."""
-    return {name: [pooled(row[way], "added") for way in (ours, theirs)] for name, row in rows.items() if ours in row and theirs in row}
+    both = {name: [pooled(row[way], key) for way in (ours, theirs)] for name, row in rows.items() if ours in row and theirs in row}
+    return {name: costs for name, costs in both.items() if None not in costs}
 
 
 def beyond_bare(rows, ours, what):
     """A window costs what bare CUPTI costs: it must reach its interval."""
-    both = side_by_side(rows, ours, "bare_cupti")
+    both = side_by_side(rows, ours, "bare_cupti", "added")
     beyond = [name for name, (cost, bare) in both.items() if cost.low > bare.high]
-    return [(f"{what}, beyond bare CUPTI", ", ".join(beyond) or "none", "none", not beyond)] if both else []
+    return [(f"{what}: its steps, beyond bare CUPTI", ", ".join(beyond) or "none", "none", not beyond)] if both else []
 
 
-def share_of(rows, ours, theirs, what):
-    """A window costs a fifth of what torch.profiler costs for the same knowledge."""
-    telling = {name: pair for name, pair in side_by_side(rows, ours, theirs).items() if pair[1].low > TELLING}
+def share_of(rows, ours, theirs, key, what):
+    """A window costs a fifth of what torch.profiler costs."""
+    telling = {name: pair for name, pair in side_by_side(rows, ours, theirs, key).items() if pair[1].low > TELLING}
     if not telling:
         return []
     shares = {name: cost.middle / profiler.middle for name, (cost, profiler) in telling.items()}
@@ -85,11 +89,20 @@ def share_of(rows, ours, theirs, what):
 
 
 def window_targets(rows):
-    return [*beyond_bare(rows, "times", "window of times"),
-            *share_of(rows, "times", "profiler_both", "window of times, of torch.profiler's cost"),
-            *beyond_bare(rows, "causes", "window of causes"),
-            *share_of(rows, "causes", "profiler_both", "window of causes, of torch.profiler's cost"),
-            *share_of(rows, "causes", "profiler_stacks", "window of causes, of torch.profiler's cost with stacks, which tell lines, too")]
+    rivals = {"profiler_both": "torch.profiler's", "profiler_stacks": "torch.profiler's with stacks, which tell lines, too"}
+    wanted = [("times", "profiler_both"), ("causes", "profiler_both"), ("causes", "profiler_stacks")]
+    parts = {"lost": "from its opening until it is closed", "with": "its steps alone"}
+    return [*(target for ours in ("times", "causes") for target in beyond_bare(rows, ours, f"window of {ours}")),
+            *(target for key, part in parts.items() for ours, theirs in wanted
+              for target in share_of(rows, ours, theirs, key, f"window of {ours}, {part}, of {rivals[theirs]}"))]
+
+
+def after_target(rows):
+    """What a window leaves behind is not more than nothing at all."""
+    costs = {f"{name} ({way})": pooled(row[way], "after") for name, row in rows.items() for way in ("times", "causes") if way in row}
+    costs = {name: cost for name, cost in costs.items() if cost}
+    left = [name for name, cost in costs.items() if cost.low > MEASURABLE]
+    return [(f"after a window, by more than {100 * MEASURABLE:.0f} %", ", ".join(left) or "none", "none", not left)] if costs else []
 
 
 def whole_target(rows):
@@ -104,21 +117,32 @@ def whole_words(rows, seconds):
             "of its length.")
 
 
-def line(name, row):
+def steady_line(name, row):
     steps = [value for results in row.values() for result in results for value in result.get("step_us", [])]
     hooks, told = row.get("hooks", []), [result["told_us"] for result in row.get("hooks", []) if result["told_us"]]
     added = pooled(hooks, "added_us") if hooks else None
     parts = [name, f"{statistics.median(steps) / 1e3:.3f}" if steps else "–", added.text(1, "µs", 1) if added else "–", f"{statistics.median(told):.1f}" if told else "–"]
-    parts += [in_short(way, row[way]) if way in row else "–" for way in ("hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks", "whole")]
+    parts += [in_short(way, row[way]) if way in row else "–" for way in ("hooks", "whole")]
     return f"| {' | '.join(parts)} |"
 
 
+def window_lines(name, row):
+    for way, what in WINDOWS.items():
+        if way in row:
+            costs = [pooled(row[way], key) for key in ("added", "with", "after", "lost")]
+            yield f"| {name} | {what} | {' | '.join(cost.text(100, '%') if cost else '–' for cost in costs)} | {costs[0].count} |"
+
+
 def table(rows, head, whole_seconds):
-    reached = hooks_target(rows) + window_targets(rows) + whole_target(rows)
+    reached = hooks_target(rows) + window_targets(rows) + after_target(rows) + whole_target(rows)
     lines = ["# What fullwatt costs a training", "", head, "",
              "Made by `bench/overhead.py`. Within one process, something is turned on and off after every few steps; a group of steps with it is held against the two beside it without it. Shown is the "
              "median over all groups with its 95 % interval. \"told\" is what fullwatt itself says that its hooks take." + whole_words(rows, whole_seconds), "",
              "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {MARKS[met]} |" for what, value, target, met in reached], "",
-             "| workload | step, ms | hooks | told, µs | hooks | window of times | window of causes | bare CUPTI | torch.profiler CUDA | torch.profiler CPU+CUDA | with stacks | whole run |",
-             f"|{'---|' * 12}", *[line(name, row) for name, row in rows.items()]]
+             "## Steady steps, and a whole run", "", "| workload | step, ms | hooks | told, µs | hooks | whole run |", f"|{'---|' * 6}", *[steady_line(name, row) for name, row in rows.items()], "",
+             "## Windows", "",
+             "A profiler that stays attached after its window makes the steps beside it longer, too. The figures but for the first are therefore beside steps before the first window; the last counts all that is "
+             "lost from opening a window until it is closed again, as a share of its steps.", "",
+             "| workload | what records | its steps, beside those between | its steps | those after it | all that is lost | groups |", f"|{'---|' * 7}",
+             *[text for name, row in rows.items() for text in window_lines(name, row)]]
     return "\n".join(lines) + "\n", any(met is False for _, _, _, met in reached)

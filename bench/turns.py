@@ -19,22 +19,26 @@ sys.path.insert(0, str(truth.WORKLOADS))
 import common  # noqa: E402
 
 WARM_UP = 60  # steps; then the recorder's own hooks are in place
+BEFORE = 10  # groups before the first turn: what is left behind by one shows only beside these
 MOST_GROUP = 40
 MORE_SETTLE = 4  # steps of which up to as many follow a turn by chance: what comes every few steps must not always meet the same groups
 
 
 class Turns:
-    """Told of each step's end, it turns the switch, and keeps the mean step of each group in microseconds."""
+    """Told of each step's end, it turns the switch, and keeps the mean step of each group in microseconds, and of each time that it was on how long that was as a
+    whole, with turning, and for how many steps."""
 
     def __init__(self, make_switch):
         self.make_switch = make_switch
         self.switch = None
-        self.on = True
+        self.on = False
         self.chance = random.Random(0)
         self.settle = self.size = 0
         self.steps = 0  # of the warm-up, then of the group
-        self.started = 0
+        self.started = self.turned_on = 0
+        self.before = []
         self.groups = {True: [], False: []}
+        self.times_on = []
 
     def step_ended(self):
         self.steps += 1
@@ -43,7 +47,11 @@ class Turns:
         elif self.steps == self.settle:
             self.started = common.drained_ns()
         elif self.steps == self.settle + self.size:
-            self.groups[self.on].append((common.drained_ns() - self.started) / 1e3 / self.size)
+            group = (common.drained_ns() - self.started) / 1e3 / self.size
+            if len(self.before) < BEFORE:
+                self.before.append(group)
+            else:
+                self.groups[self.on].append(group)
             self.begin()
 
     def warm_up(self):
@@ -52,12 +60,19 @@ class Turns:
         elif self.steps == WARM_UP:
             pace = (common.drained_ns() - self.started) / (WARM_UP - WARM_UP // 2)
             self.switch = self.make_switch()
+            self.switch.turn(False)
             self.size = max(self.switch.least_group, min(MOST_GROUP, int(self.switch.group_ns / pace)))
             self.begin()
 
     def begin(self):
-        self.on = not self.on
-        self.switch.turn(self.on)
+        if self.on:
+            self.switch.turn(False)
+            self.times_on.append(((common.drained_ns() - self.turned_on) / 1e3, self.steps))
+            self.on = False
+        elif self.groups[False]:
+            self.turned_on = common.drained_ns()
+            self.switch.turn(True)
+            self.on = True
         self.settle = self.switch.settle + self.chance.randrange(MORE_SETTLE)
         self.steps = 0
 
@@ -101,7 +116,8 @@ def main():
     else:
         train_workload(turns, name, seconds)
     turns.over()
-    output.write_text(json.dumps({"device": device, "without": turns.groups[False], "with": turns.groups[True]}), encoding="utf-8")
+    told = {"device": device, "before": turns.before, "without": turns.groups[False], "with": turns.groups[True], "times_on": turns.times_on}
+    output.write_text(json.dumps(told), encoding="utf-8")
 
 
 if __name__ == "__main__":
