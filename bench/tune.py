@@ -44,11 +44,11 @@ def tune(options, program, plan, seeds, flags=()):
     return json.loads(answer.stdout), time.monotonic() - started
 
 
-def report(fullwatt, program, plan=None):
+def report(fullwatt, program, plan=None, steps=None):
     """What `fullwatt run` says of it."""
     with tempfile.TemporaryDirectory() as home:
-        fix = ["--fix", plan] if plan else []
-        subprocess.run([fullwatt, "run", "--quiet", *fix, "--", *python(program)], env={**os.environ, "FULLWATT_HOME": home}, check=True,
+        flags = [*(["--fix", plan] if plan else []), *(["--steps", str(steps)] if steps else [])]
+        subprocess.run([fullwatt, "run", "--quiet", *flags, "--", *python(program)], env={**os.environ, "FULLWATT_HOME": home}, check=True,
                        stdout=subprocess.DEVNULL, cwd=program[0].parent)
         return json.loads(next(pathlib.Path(home).glob("runs/*/report.json")).read_text(encoding="utf-8"))
 
@@ -59,13 +59,13 @@ def own(program):
     return float(re.search(r"samples_per_second=([\d.]+)", answer.stdout).group(1))
 
 
-def beside_expert(options, program, expert):
+def beside_expert(options, program, expert, plain_steps=None):
     with tempfile.TemporaryDirectory() as folder:
         plan = str(pathlib.Path(folder) / "plan.yaml")
         tuning, seconds = tune(options, program, plan, options.seeds)
         rates = {"plain": [], "plan": [], "expert": []}
         for _ in range(options.repeats):
-            rates["plain"].append(report(options.fullwatt, program)["samples_per_second"])
+            rates["plain"].append(report(options.fullwatt, program, steps=plain_steps)["samples_per_second"])
             if tuning["proved"]:
                 rates["plan"].append(report(options.fullwatt, program, plan)["samples_per_second"])
             rates["expert"].append(own(expert))
@@ -78,7 +78,7 @@ def lstm(options):
 
 def keypoint(options):
     data = ["--data", options.keypoint]
-    return beside_expert(options, [KEYPOINT / "train.py", *data, "--targets", "dataset", "--epochs", "8"], [KEYPOINT / "expert.py", *data])
+    return beside_expert(options, [KEYPOINT / "train.py", *data, "--targets", "dataset", "--epochs", "8"], [KEYPOINT / "expert.py", *data], plain_steps=250)
 
 
 def targets(options):
