@@ -9,7 +9,7 @@ import torch
 from support import ROOT  # noqa: F401  (the agent's path)
 
 from fullwatt.fixes.cache.audit import FIRST_AUDIT, PROBES, RAREST_AUDIT, REST, Audits
-from fullwatt.fixes.cache.packing import PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, pack_batch
+from fullwatt.fixes.cache.packing import LARGE, PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, Copying, pack_batch, room_for
 from fullwatt.fixes.cache.fingerprint import MOST_ITEMS, fingerprint
 
 COUNT = 32
@@ -229,6 +229,25 @@ class PackBatchTest(unittest.TestCase):
         self.assertEqual(pack_batch(1_000_000, 100, 8), PACK_BATCH)
         self.assertEqual(pack_batch(1_000_000, 0, 0), PACK_BATCH)
         self.assertEqual(pack_batch(2, 1 << 40, 16), 1)
+
+
+class CopyingTest(unittest.TestCase):
+    def test_rows_lie_in_order_also_in_large_pages(self):
+        for dtype in (torch.float32, torch.bool, torch.bfloat16, torch.int64):
+            leaf = torch.ones((1, LARGE // 64), dtype=dtype)
+            leaves = [room_for(torch, 64, leaf), room_for(torch, 64, torch.ones((1, 2)))]
+            self.assertEqual((leaves[0].shape, leaves[0].dtype), ((64, LARGE // 64), dtype))
+            with Copying(leaves) as copying:
+                for number in range(16):
+                    rows = torch.arange(4 * number, 4 * number + 4).reshape(4, 1)
+                    copying.add([(rows % 2).to(dtype).expand(4, LARGE // 64), rows.expand(4, 2).float()], 4)
+            self.assertEqual(copying.begun, 64)
+            self.assertTrue(torch.equal(leaves[1][:, 0], torch.arange(64).float()))
+            self.assertTrue(torch.equal(leaves[0][:, -1], (torch.arange(64) % 2).to(dtype)))
+
+    def test_what_fails_while_copying_is_told(self):
+        with self.assertRaises(RuntimeError), Copying([torch.zeros(4, 2)]) as copying:
+            copying.add([torch.zeros(4, 3)], 4)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """Fetches the samples of a loader once, by its own means."""
 
+import collections
 import copy
 import itertools
 import math
+import mmap
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 from ..loaders import draw_seed, why_no_workers
 from .audit import REST, Audits, check
@@ -12,6 +15,8 @@ from .samples import Refused, fetch, leaves_of, twin_of
 
 PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
 PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
+COPIERS = 4
+LARGE = 64 << 20
 SHARE_OF_FREE = 0.5  # of the memory that is free when packing begins
 TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
 
@@ -28,20 +33,61 @@ def pack(tools, loader, most_bytes, workers):
     room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
     if size > room:
         raise Refused("its %d samples take %.1f GB, and there is room for %.1f" % (count, size / 1e9, room / 1e9))
-    leaves = [torch.empty((len(order),) + leaf.shape[1:], dtype=leaf.dtype) for leaf in first]
+    leaves = [room_for(torch, len(order), leaf) for leaf in first]
     workers = 0 if why_no_workers(torch, loader) else max(workers, loader.num_workers)
     at_once = pack_batch(len(order), sample_bytes, workers)
-    done = 0
-    for batch in batches_in_order(torch, loader, order, at_once, workers):
-        parts, its_form = leaves_of(torch, batch)
-        length = min(at_once, len(order) - done)
-        if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
-            raise Refused("its samples differ in form")
-        for part, leaf in zip(parts, leaves):
-            leaf[done:done + length] = part
-        done += length
+    with Copying(leaves) as copying:
+        for batch in batches_in_order(torch, loader, order, at_once, workers):
+            parts, its_form = leaves_of(torch, batch)
+            length = min(at_once, len(order) - copying.begun)
+            if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
+                raise Refused("its samples differ in form")
+            copying.add(parts, length)
     rows = rows_of(torch, order, count)
     return Packed(tools, leaves, form, rows, Audits(torch, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
+
+
+def room_for(torch, count, leaf):
+    """Memory for so many rows like this one; in large pages where it is much, which is filled twice as fast."""
+    shape = (count,) + leaf.shape[1:]
+    size = count * leaf.nelement() * leaf.element_size()
+    if size < LARGE:
+        return torch.empty(shape, dtype=leaf.dtype)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except (AttributeError, OSError):
+        pass  # small ones do as well
+    return torch.frombuffer(memory, dtype=leaf.dtype).view(shape)
+
+
+class Copying:
+    """Copies batches to where they belong, some beside each other: one after the other would keep many workers waiting."""
+
+    def __init__(self, leaves):
+        self._leaves = leaves
+        self._copiers = ThreadPoolExecutor(COPIERS, "fullwatt-packing")
+        self._copies = collections.deque()
+        self.begun = 0  # rows
+
+    def __enter__(self):
+        return self
+
+    def add(self, parts, length):
+        """The next rows."""
+        self._copies.append(self._copiers.submit(self._copy, parts, self.begun, self.begun + length))
+        self.begun += length
+        if len(self._copies) > COPIERS:
+            self._copies.popleft().result()
+
+    def _copy(self, parts, begin, end):
+        for part, leaf in zip(parts, self._leaves):
+            leaf[begin:end] = part
+
+    def __exit__(self, *_):
+        self._copiers.shutdown()
+        for copy_ in self._copies:
+            copy_.result()
 
 
 def pack_batch(count, sample_bytes, workers):
