@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include <fcntl.h>
@@ -18,6 +19,7 @@ namespace fullwatt::base {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kGrace{5};  ///< for a child that is told to end
 
 /// The NAME=VALUE pointers that execve takes, kept alive together with their text.
 struct ExecStrings {
@@ -94,13 +96,19 @@ bool drain(int fd, std::string& into, std::size_t limit) {
   return true;
 }
 
-/// Collects both streams until they end or the deadline passes; true when they ended.
-bool collect(Pipe& out, Pipe& err, ChildResult& result, std::size_t limit, Clock::time_point deadline) {
+/// Collects both streams until they end, the deadline passes, or nobody wants them any more; true when they ended.
+bool collect(Pipe& out, Pipe& err, ChildResult& result, const ChildOptions& options, Clock::time_point deadline) {
+  constexpr std::int64_t kPauseMs = 200;
   while (out.read_end >= 0 || err.read_end >= 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0 || (options.is_over && options.is_over())) return false;
+    if (options.is_over) left = std::min(left, kPauseMs);
     std::array<pollfd, 2> ends{pollfd{out.read_end, POLLIN, 0}, pollfd{err.read_end, POLLIN, 0}};
-    if (::poll(ends.data(), ends.size(), static_cast<int>(left)) < 0 && errno != EINTR) return false;
+    if (::poll(ends.data(), ends.size(), static_cast<int>(left)) < 0) {
+      if (errno != EINTR) return false;
+      continue;
+    }
+    const auto limit = options.output_limit;
     if (ends[0].revents != 0 && !drain(out.read_end, result.out, limit)) out.close_read();
     if (ends[1].revents != 0 && !drain(err.read_end, result.err, limit)) err.close_read();
   }
@@ -187,7 +195,11 @@ Result<ChildResult> run_child(const ChildOptions& options) {
 
   ChildResult result;
   int status = 0;
-  const bool ended = collect(out, err, result, options.output_limit, deadline) && reap(pid, status, deadline);
+  bool ended = collect(out, err, result, options, deadline) && reap(pid, status, deadline);
+  if (!ended && options.is_over && options.is_over()) {
+    ::kill(pid, SIGTERM);
+    ended = reap(pid, status, Clock::now() + kGrace);
+  }
   if (!ended) {
     result.timed_out = true;
     kill_group(pid, status);

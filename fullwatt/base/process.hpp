@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct ChildOptions {
   Environment environment;
   std::chrono::milliseconds limit{5000};
   std::size_t output_limit = 4UL * 1024 * 1024;  ///< of each stream; what is beyond is read and dropped
+  std::function<bool()> is_over;  ///< asked again and again, where it is given: then the child is told to end, too
 };
 
 struct ChildResult {
@@ -35,7 +37,8 @@ struct ChildResult {
 };
 
 /// Runs a program to its end or to its time limit, in its own process group, with no standard input. A child that
-/// outlives the limit is killed with all it started. The caller's own signals and terminal are left alone.
+/// outlives the limit is killed with all it started; one that is told to end before has some seconds for it. The
+/// caller's own signals and terminal are left alone.
 Result<ChildResult> run_child(const ChildOptions& options);
 
 /// Where execvp would find `program`; empty when nowhere.

@@ -50,8 +50,8 @@ int run_tune(const TuneOptions& options, const Common& common) {
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   fmt::print(stderr, "{}\n", page_of(folder->path()));
   if (!tuning.failure.empty()) return kNotExamined;
-  const bool is_found = tuning.is_proved() || (tuning.interrupted && tuning.has_found());
-  if (!is_found) tuning.plan.fixes = tuning.needed.fixes;
+  if (options.write && !tuning.is_proved())
+    fmt::print(stderr, "fullwatt: the source is left alone: there is no plan that is proved\n");
   if (tuning.plan.fixes.empty()) return kOk;
   std::ofstream file(options.output);
   auto evidence = show::evidence(tuning);
@@ -74,11 +74,12 @@ void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const
   const auto options = std::make_shared<TuneOptions>();
   command->add_option("--output", options->output, "Where the plan goes")->capture_default_str();
   command->add_option("--seeds", options->seeds, "Pairs of starts of the proof")
-      ->check(CLI::Range(2, 50))
+      ->check(CLI::Range(5, 50))
       ->capture_default_str();
   command->add_option("--minutes", options->minutes, "Time for finding the plan")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_flag("!--no-proof", options->proves, "Only find a plan; it is marked as not proved");
   command->add_flag("--json", options->json, "Machine-readable answer (docs/tune.schema.json)");
   command->add_flag("--write", options->write, "Change the program's own source, too; originals are kept");
   command->add_flag("--anew", options->anew, "Begin again, also where an earlier tuning was cut off");

@@ -27,7 +27,6 @@ using std::chrono::milliseconds;
 constexpr double kMeasuredMs = 4000;    ///< of steps in a trial
 constexpr double kExplainedMs = 12000;  ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
-constexpr int kMostStarts = 12;    ///< to find the plan
 constexpr double kTurnMargin = 8;  ///< steps of half a pair beside those that time asks for
 constexpr double kMostTurn = 40;   ///< of these, as the agent has it
 constexpr int kUsualPairs = 6;     ///< until they tell
@@ -39,8 +38,10 @@ constexpr double kLeastStepMs = 0.01;
 volatile std::sig_atomic_t interrupts = 0;
 
 void interrupt(int signal) {
+  constexpr std::string_view kWord = "\nfullwatt: stops, and gives the best so far\n";
   interrupts = 1;
   std::signal(signal, SIG_DFL);
+  if (::write(STDERR_FILENO, kWord.data(), kWord.size()) < 0) return;  // nobody listens
 }
 
 int usable_cpus() {
@@ -105,6 +106,7 @@ Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::St
   setup_.program = base::own_executable();
   setup_.command = options.command;
   setup_.folder = folder;
+  setup_.is_over = is_interrupted;
   setup_.environment = [agent, environment = base::current_environment()](const std::string& run) {
     return with_agent(environment, agent, run);
   };
@@ -128,17 +130,17 @@ model::Tuning Tuner::tune() {
                     .measure = [&](const auto& plan) { return measure(plan); },
                     .in_turns = [&](const auto& turning) { return in_turns(turning); }},
                    {.starts = kMostStarts - number_,
-                    .is_over = [&] { return is_interrupted() || seconds_left() < shortest_seconds_; },
+                    .is_over = [&] { return is_interrupted() || seconds_left() < last_seconds_; },
                     .is_late = [&] { return seconds_left() < 30 * options_.minutes; }},
                    {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
                     .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
                    needed_);
   tuning.plan.made_for = first.target;
-  tuning.search_starts = number_;
-  tuning.search_s = all_seconds_;
   const bool may_grow = may_change_batch() && needed_.fixes.empty();
   if (may_grow && tuning.failure.empty() && !is_interrupted()) try_batches(tuning);
-  if (tuning.failure.empty() && tuning.has_found() && !is_interrupted()) prove(tuning);
+  tuning.search_starts = number_;
+  tuning.search_s = seconds();
+  if (options_.proves && tuning.failure.empty() && tuning.has_found() && !is_interrupted()) prove(tuning);
   tuning.interrupted = is_interrupted();
   return tuning;
 }
@@ -148,16 +150,21 @@ model::Trial Tuner::start(const tune::TrialRequest& request) {
   auto trial = tune::kept_trial(setup_, request, number_);
   if (!trial) {
     trial = tune::run_trial(setup_, request, number_);
+    if (is_interrupted()) trial->failure = "interrupted";
     if (!is_interrupted()) tune::keep_trial(setup_, request, *trial, number_);
+  } else {
+    earlier_seconds_ += trial->seconds;
   }
   last_seconds_ = trial->seconds;
-  shortest_seconds_ = number_ == 1 ? last_seconds_ : std::min(shortest_seconds_, last_seconds_);
-  all_seconds_ += trial->seconds;
   return *std::move(trial);
 }
 
+double Tuner::seconds() const {
+  return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - started_).count();
+}
+
 double Tuner::seconds_left() const {
-  return 60 * options_.minutes - std::chrono::duration<double>(Clock::now() - started_).count();
+  return 60 * options_.minutes - seconds();
 }
 
 void Tuner::say(const std::string& text) {
@@ -234,13 +241,23 @@ void Tuner::prove(model::Tuning& tuning) {
   prove_once(tuning);
   for (const auto kind : {catalog::FixClass::training, catalog::FixClass::numeric}) {
     const bool harms = tuning.speed.is_faster() && tuning.loss.verdict != model::LossProof::Verdict::not_worse;
-    if (!harms || is_interrupted()) return;
+    if (!harms || is_interrupted()) break;
     const auto reason = fmt::format("with it the loss is {}", to_string(tuning.loss.verdict));
     if (!drop(tuning, kind, reason)) continue;
-    if (!tuning.has_found()) return;
+    if (!tuning.has_found()) break;
     say("the loss suffers: proves the plan without what may be the cause");
     prove_once(tuning);
   }
+  if (!is_interrupted() && !tuning.is_proved()) give_up(tuning);
+}
+
+/// Nothing is kept that is not proved.
+void Tuner::give_up(model::Tuning& tuning) {
+  const auto reason = tuning.speed.is_faster()
+                          ? fmt::format("in the proof the loss is {}", to_string(tuning.loss.verdict))
+                          : "in the proof the plan is not faster beyond noise";
+  for (const auto kind : {catalog::FixClass::training, catalog::FixClass::numeric, catalog::FixClass::exact})
+    drop(tuning, kind, reason);
 }
 
 /// Pairs with and without the plan, each pair with a seed of its own, in turning order.

@@ -25,6 +25,7 @@ struct TuneOptions {
   bool write = false;
   bool anew = false;  ///< do not go on where an earlier tuning was cut off
   bool keep = false;  ///< what each start recorded
+  bool proves = true;
   std::vector<std::string> skip;
   std::vector<std::string> allow;
 };
@@ -41,10 +42,12 @@ class Tuner {
 
  private:
   static constexpr std::uint64_t kFirstSteps = 40;  ///< of the first start, and of any at least
+  static constexpr int kMostStarts = 12;            ///< to find the plan
   static constexpr std::chrono::milliseconds kFirstLimit{120000};
   static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
 
   model::Trial start(const tune::TrialRequest& request);
+  double seconds() const;       ///< since the beginning, with what was done before a tuning was cut off
   double seconds_left() const;  ///< to find the plan
   static void say(const std::string& text);
 
@@ -68,6 +71,7 @@ class Tuner {
   // The proof.
   void prove(model::Tuning& tuning);
   void prove_once(model::Tuning& tuning);
+  static void give_up(model::Tuning& tuning);
 
   const TuneOptions& options_;
   const show::Style& style_;
@@ -77,10 +81,9 @@ class Tuner {
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
   int number_ = 0;
-  double last_seconds_ = 0;  ///< of a start
-  double shortest_seconds_ = 0;
-  double all_seconds_ = 0;
-  double step_ms_ = 0;  ///< as the program is
+  double last_seconds_ = 0;     ///< of a start
+  double earlier_seconds_ = 0;  ///< of starts before the tuning was cut off
+  double step_ms_ = 0;          ///< as the program is
   std::uint64_t steps_ = 0;
   std::chrono::milliseconds limit_{0};
 };

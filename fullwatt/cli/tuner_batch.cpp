@@ -56,6 +56,8 @@ void Tuner::try_batches(model::Tuning& tuning) {
   say(fmt::format("looks for a batch size, beginning with {}", own));
   std::map<std::uint64_t, double> ms;
   const auto probe = [&](std::uint64_t batch) -> base::Result<tune::BatchProbe> {
+    if (number_ >= kMostStarts || seconds_left() < last_seconds_)
+      return base::fail(base::Error::Kind::unavailable, "there was no time left");
     const auto trial = measure_batch(tuning.plan, own, batch);
     if (is_interrupted()) return base::fail(base::Error::Kind::unavailable, "interrupted");
     if (!trial.failure.empty()) return base::fail(base::Error::Kind::unavailable, trial.failure);

@@ -7,6 +7,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/isfinite.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/tensors.hpp"
@@ -69,6 +70,11 @@ base::Result<void> save_checkpoint(const std::string& path, const Named& tensors
     tensor = tensor.detach().cpu().contiguous();
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype) return base::fail(Error::Kind::bad_input, "'" + name + "' is of a type that checkpoints do not hold");
+    if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>())
+      return base::fail(Error::Kind::bad_input,
+                        "'" + name + "' holds what is no number any more after step " + std::to_string(position.step),
+                        "It is not saved, and the checkpoints before it are whole. A smaller optimizer.lr, or "
+                        "train.clip, may help.");
     views.push_back({name, *dtype, tensor.sizes().vec(), static_cast<const std::byte*>(tensor.const_data_ptr())});
   }
   return write_tensors(path, views,

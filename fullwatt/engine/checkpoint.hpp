@@ -12,7 +12,8 @@ struct Position {
   std::uint64_t step = 0;   ///< that are done
 };
 
-/// These tensors and the random state of the CPU and of the device, on the CPU while they are written.
+/// These tensors and the random state of the CPU and of the device, on the CPU while they are written. Fails, and
+/// writes nothing, where one of them holds what is no number.
 base::Result<void> save_checkpoint(const std::string& path, const Named& tensors, at::Device device,
                                    const Position& position);
 /// Puts what was saved into these tensors.

@@ -130,11 +130,17 @@ class Training {
     if (const auto sent = group->broadcast(tensors); !sent) return sent;
     const auto number = [&](std::int64_t i) { return static_cast<std::uint64_t>(where[i].item<std::int64_t>()); };
     position_ = {number(0), number(1), number(2)};
+    draw_own_numbers();
+    return {};
+  }
+
+  /// A checkpoint holds the random state of the first process. The others begin anew at each, so that they go on from
+  /// it as if nothing had happened.
+  void draw_own_numbers() {
     constexpr std::uint64_t kFarApart = 1'000'003;
     if (!is_first())
       at::manual_seed(static_cast<std::uint64_t>(config_.train.seed) + position_.step +
                       kFarApart * static_cast<std::uint64_t>(options_.place.rank));
-    return {};
   }
 
   void tell_start() {
@@ -342,6 +348,8 @@ class Training {
     }
     if (!is_first()) {
       saved_step_ = position_.step;
+      draw_own_numbers();
+      accelerator_->begin_random_anew();
       return {};
     }
     const auto path = checkpoint_path(config_.output.folder, position_.step);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace fullwatt::engine {
@@ -20,6 +22,22 @@ std::string in_force(const Start& start, const std::string& name, const std::str
   const auto other = std::ranges::find(start.otherwise, name, &Otherwise::name);
   if (other == start.otherwise.end()) return configured;
   return other->why.empty() ? other->value : fmt::format("{} ({})", other->value, other->why);
+}
+
+/// Leaves what was told of the steps that are done; those after them are made, and told, once more.
+void cut_behind(const std::filesystem::path& file, std::uint64_t step) {
+  const auto shorter = std::filesystem::path(file).concat(".new");
+  {
+    std::ifstream in(file);
+    std::ofstream out(shorter);
+    for (std::string line; std::getline(in, line);) {
+      const auto told = nlohmann::json::parse(line, nullptr, false);
+      if (told.is_object() && told.value("step", std::uint64_t{0}) <= step) out << line << '\n';
+    }
+    if (!out.flush()) return;  // a line that is told twice is better than one that is lost
+  }
+  std::error_code failure;
+  std::filesystem::rename(shorter, file, failure);
 }
 
 }  // namespace
@@ -59,7 +77,9 @@ void TrainOutput::start(const Start& start) {
   first_step_ = start.first_step;
   begun_ = std::chrono::steady_clock::now();
   const std::filesystem::path folder(config_.output.folder);
-  metrics_.open(folder / "metrics.jsonl", std::ios::out | (start.resumed.empty() ? std::ios::trunc : std::ios::app));
+  const auto metrics = folder / "metrics.jsonl";
+  if (!start.resumed.empty()) cut_behind(metrics, first_step_);
+  metrics_.open(metrics, std::ios::out | (start.resumed.empty() ? std::ios::trunc : std::ios::app));
   if (config_.output.tensorboard) {
     auto events = EventFile::create(folder.string());
     if (events) {

@@ -12,6 +12,14 @@ std::optional<double> TriedFix::steps_to_pay() const {
   return once_s * 1e3 / (*before_ms - *after_ms);
 }
 
+std::string_view TriedFix::priority() const {
+  constexpr double kHighest = 1.2;
+  constexpr double kHigh = 1.1;
+  constexpr double kMedium = 1.05;
+  const auto times = speedup().value_or(1);
+  return times >= kHighest ? "highest" : times >= kHigh ? "high" : times >= kMedium ? "medium" : "low";
+}
+
 std::string_view to_string(LossProof::Verdict verdict) {
   switch (verdict) {
     case LossProof::Verdict::not_worse:

@@ -125,6 +125,8 @@ struct TriedFix {
   std::optional<double> speedup() const;
   /// After how many steps what it takes at the beginning is paid for; nothing where it takes nothing, or gives nothing.
   std::optional<double> steps_to_pay() const;
+  /// How much it matters, by how many times as fast it makes a step: highest, high, medium or low.
+  std::string_view priority() const;
 
   static void fields(auto& self, auto&& visit) {
     visit("fix", self.fix);

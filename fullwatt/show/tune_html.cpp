@@ -93,7 +93,8 @@ std::string kept(const model::Tuning& tuning, const Style& style) {
   auto out = heading("tune_kept", style) + key(style, "tune_expected", "tune_gained") +
              fmt::format("<div class=\"scroll\"><table><thead><tr><th>{}</th><th class=\"bars\">{}</th>",
                          safe("run_fix", style), safe("tune_gain", style));
-  for (const auto* column : {"tune_expected", "tune_gained", "tune_speed", "tune_more_watts", "tune_paid"})
+  for (const auto* column :
+       {"tune_expected", "tune_gained", "tune_speed", "tune_priority", "tune_more_watts", "tune_paid"})
     out += fmt::format("<th class=\"n\">{}</th>", safe(column, style));
   out += "</tr></thead><tbody>\n";
   for (const auto& tried : fixes) {
@@ -103,6 +104,7 @@ std::string kept(const model::Tuning& tuning, const Style& style) {
                     html_escaped(tried.fix.id), html_escaped(title_of(tried.fix.id, style)), gain_bars(tried, largest));
     for (const auto& text :
          {predicted(tried.predicted, style), figure(gain_ms(tried)), factor(tried.speedup().value_or(1)),
+          priority(tried, style),
           tried.before_watts && tried.after_watts ? fmt::format("{:+.0f}", *tried.after_watts - *tried.before_watts)
                                                   : std::string(),
           paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : std::string()})
@@ -190,7 +192,7 @@ std::string proof(const model::Tuning& tuning, const Style& style) {
 }
 
 std::string source(const model::Tuning& tuning, const Style& style) {
-  if (tuning.source.empty()) return {};
+  if (tuning.source.empty() || !tuning.is_proved()) return {};
   auto out = heading("tune_source", style);
   for (const auto& file : tuning.source) {
     out += "<pre class=\"diff\">";

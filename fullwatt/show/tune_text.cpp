@@ -37,6 +37,7 @@ std::string kept_table(const model::Tuning& tuning, const Style& style) {
                           {"", Align::right},
                           {say("tune_gain", style), Align::right},
                           {say("tune_expected", style), Align::right},
+                          {say("tune_priority", style)},
                           {say("tune_more_watts", style), Align::right},
                           {say("tune_paid", style), Align::right},
                           {"", Align::left, true}});
@@ -47,12 +48,13 @@ std::string kept_table(const model::Tuning& tuning, const Style& style) {
          {plain_symbols(style, factor(tried.speedup().value_or(1)))},
          {figure(gain_ms(tried))},
          {predicted(tried.predicted, style)},
+         {priority(tried, style)},
          {tried.before_watts && tried.after_watts ? fmt::format("{:+.0f}", *tried.after_watts - *tried.before_watts)
                                                   : ""},
          {paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : ""},
          {title_of(tried.fix.id, style), Ink::dim}});
   }
-  return section("tune_kept", table, style);
+  return table.empty() ? std::string() : section("tune_kept", table, style);
 }
 
 std::string dropped_table(const model::Tuning& tuning, const Style& style) {
@@ -115,7 +117,9 @@ std::vector<std::string> evidence(const model::Tuning& tuning) {
   const Style plain{.unicode = false};
   std::vector<std::string> lines;
   if (!tuning.needed.fixes.empty()) lines.push_back(needed(tuning, plain));
-  if (tuning.has_found() && !tuning.is_proved()) lines.emplace_back("NOT PROVED: the proof was interrupted");
+  if (tuning.has_found() && !tuning.is_proved())
+    lines.emplace_back(tuning.interrupted ? "NOT PROVED: the proof was interrupted"
+                                          : "NOT PROVED: no proof was asked for");
   if (tuning.speed.pairs > 0) {
     lines.push_back(speed(tuning.speed, plain));
     lines.push_back(loss(tuning.loss, plain));
@@ -130,8 +134,9 @@ std::vector<std::string> evidence(const model::Tuning& tuning) {
 
 std::string tune_text(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty()) return verdict(tuning, style) + "\n";
-  if (!tuning.has_found()) return verdict(tuning, style) + "\n" + what_is_left(tuning, style);
-  std::string out = comparison(tuning, style) + kept_table(tuning, style) + dropped_table(tuning, style);
+  const bool has_plan = tuning.has_found() || tuning.speed.pairs > 0;
+  std::string out = has_plan ? comparison(tuning, style) + kept_table(tuning, style) : std::string();
+  out += dropped_table(tuning, style);
   if (tuning.speed.pairs > 0) {
     out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
     out += "  " + speed(tuning.speed, style) + "\n  " + loss(tuning.loss, style) + "\n";

@@ -36,11 +36,30 @@ std::string needed(const model::Tuning& tuning, const Style& style) {
   return say("tune_needed", style, {{"value", base::join(fixes, ", ")}});
 }
 
+namespace {
+
+/// Why there is no plan.
+std::string nothing(const model::Tuning& tuning, const Style& style) {
+  if (tuning.interrupted) return say("tune_stopped", style);
+  auto out = tuning.tried.empty() ? say("tune_none_applies", style)
+                                  : say("tune_nothing", style, {{"count", std::to_string(tuning.tried.size())}});
+  if (tuning.plan.made_for.gpu == "cpu") out += " " + say("tune_on_cpu", style);
+  return out;
+}
+
+std::string_view verdict_key(const model::Tuning& tuning) {
+  if (tuning.is_proved()) return "tune_proved";
+  if (tuning.speed.pairs > 0 && !tuning.has_found()) return "tune_not_proved";
+  return tuning.interrupted ? "tune_interrupted" : "tune_unproved";
+}
+
+}  // namespace
+
 std::string verdict(const model::Tuning& tuning, const Style& style) {
   if (!tuning.failure.empty()) return say("tune_failed", style, {{"reason", base::printable(tuning.failure, 400)}});
   const auto room = needed(tuning, style);
-  if (!tuning.has_found()) return room.empty() ? say("tune_nothing", style) : room;
-  const auto* key = tuning.is_proved() ? "tune_proved" : tuning.interrupted ? "tune_interrupted" : "tune_not_proved";
+  const auto key = verdict_key(tuning);
+  if (!tuning.has_found() && key != "tune_not_proved") return room.empty() ? nothing(tuning, style) : room;
   return (room.empty() ? room : room + " ") +
          say(key, style,
              {{"factor", factor(tuning.speed.speedup)},
@@ -84,6 +103,10 @@ std::vector<model::TriedFix> kept_by_gain(const model::Tuning& tuning) {
   std::ranges::copy_if(tuning.tried, std::back_inserter(kept), &model::TriedFix::kept);
   std::ranges::stable_sort(kept, std::ranges::greater(), gain_ms);
   return kept;
+}
+
+std::string priority(const model::TriedFix& tried, const Style& style) {
+  return say("tune_priority_" + std::string(tried.priority()), style);
 }
 
 std::vector<std::string> left_to_write(const model::Tuning& tuning) {

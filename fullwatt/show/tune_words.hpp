@@ -15,9 +15,9 @@ std::string say(std::string_view key, const Style& style, const Facts& facts = {
 /// 1.23×
 std::string factor(double speedup);
 std::string title_of(const std::string& fix, const Style& style);
-/// One sentence for the whole.
 /// What the program cannot do without on this machine; usually nothing.
 std::string needed(const model::Tuning& tuning, const Style& style);
+/// The whole in a sentence.
 std::string verdict(const model::Tuning& tuning, const Style& style);
 std::string speed(const model::SpeedProof& speed, const Style& style);
 std::string loss(const model::LossProof& loss, const Style& style);
@@ -26,6 +26,7 @@ std::string advice(const model::Advice& advice, const Style& style);
 /// "3.1", or "-0.4 to 3.1" for an interval; empty where nothing was said.
 std::string predicted(const model::Prediction& prediction, const Style& style);
 
+std::string priority(const model::TriedFix& tried, const Style& style);
 double gain_ms(const model::TriedFix& tried);
 /// The fixes of the plan, those that give most first.
 std::vector<model::TriedFix> kept_by_gain(const model::Tuning& tuning);

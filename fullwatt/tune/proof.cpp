@@ -13,6 +13,7 @@ namespace {
 using Verdict = model::LossProof::Verdict;
 constexpr std::size_t kLeastSteps = 3;
 constexpr int kLeastPairs = 2;
+constexpr int kProvingPairs = 5;        ///< fewer show that the loss is worse, but not that it is not
 constexpr double kLeastMargin = 0.001;  ///< of the loss: where seeds make no difference, rounding still does
 
 double mean(std::span<const double> values) {
@@ -174,6 +175,7 @@ model::LossProof prove_losses(std::span<const Pair> pairs) {
     proof.reason = befores.empty() ? "the loss is no number, with the plan or without it" : "there was one pair only";
   } else {
     proof.verdict = judge(befores, differences, proof);
+    if (proof.verdict == Verdict::not_worse && proof.pairs < kProvingPairs) proof.verdict = Verdict::inconclusive;
   }
   return proof;
 }

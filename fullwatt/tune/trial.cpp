@@ -214,6 +214,7 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   options.argv.insert(options.argv.end(), setup.command.begin(), setup.command.end());
   options.environment = environment_for(setup, request, trial.folder);
   options.limit = request.limit + std::chrono::seconds(10);
+  options.is_over = setup.is_over;
   record::Sampler sampler(::getpid(), trial.folder + "/samples.fw");  // the trial's processes descend from this one
   const auto ended = base::run_child(options);
   sampler.stop();

@@ -38,6 +38,7 @@ struct TrialSetup {
   std::string folder;                ///< for the trials' own folders
   /// The environment with the agent in it, for a run folder.
   std::function<base::Environment(const std::string& run_folder)> environment;
+  std::function<bool()> is_over;  ///< the user wants no more of it: a trial ends at once
 };
 
 /// Starts the program once, in a sandbox, for that many steps. What goes wrong is told in the trial itself.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "tests/support/temp_folder.hpp"
@@ -50,7 +51,7 @@ class TuneTest : public WatchedTest {
     environment_["CUDA_VISIBLE_DEVICES"] = "";
   }
   std::vector<std::string> command(const std::string& program) const {
-    return {FULLWATT_PROGRAM, "tune", "--seeds", "3", "--output", folder_ / "plan.yaml", "--", python_, program};
+    return {FULLWATT_PROGRAM, "tune", "--output", folder_ / "plan.yaml", "--", python_, program};
   }
   /// As a child does for a moment that the tuning was starting when it was killed.
   void hold_lock() const {
@@ -61,8 +62,9 @@ class TuneTest : public WatchedTest {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     ::close(file);
   }
-  /// Starts it and kills it as soon as so many trials are over; false when it ended before.
-  bool cut_off(const std::string& program, int trials) const {
+  /// Starts it and sends it a signal as soon as so many trials are over; gives how it ended, or nothing when that was
+  /// before.
+  std::optional<int> cut_off(const std::string& program, int trials, int signal) const {
     const int child = ::fork();
     if (child == 0) {
       auto argv = command(program);
@@ -77,13 +79,13 @@ class TuneTest : public WatchedTest {
     while (::waitpid(child, &status, WNOHANG) == 0) {
       const auto tunes = record::list_runs(home_ / "tunes");
       if (!tunes.empty() && tune::kept_trials(home_ / ("tunes/" + tunes.front())) >= trials) {
-        ::kill(child, SIGKILL);
+        ::kill(child, signal);
         ::waitpid(child, &status, 0);
-        return true;
+        return status;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    return false;
+    return std::nullopt;
   }
   /// Such as inside a chroot.
   static bool no_sandbox(const base::ChildResult& result) { return contains(result.out, "Trials need"); }
@@ -91,7 +93,7 @@ class TuneTest : public WatchedTest {
 
 TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
   const auto program = folder_.write("train.py", std::string(kTraining));
-  const bool is_cut = cut_off(program, 2);
+  const bool is_cut = cut_off(program, 2, SIGKILL).has_value();
   std::thread child([&] { hold_lock(); });
   const auto result = run(command(program));
   child.join();
@@ -106,7 +108,7 @@ TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
   EXPECT_FALSE(fs::exists(kept / "1")) << "trials are taken away";
   EXPECT_FALSE(fs::exists(folder_ / "checkpoint.pt")) << "a trial wrote into the user's folder";
   const auto tuning = model::Json::parse(read_all(kept / "tuning.json"));
-  EXPECT_EQ(tuning["plan"]["fixes"][0]["id"], "sample-cache") << result.err;
+  EXPECT_EQ(tuning["tried"][0]["fix"]["id"], "sample-cache") << result.err;
   if (tuning["speed"]["low"].get<double>() <= 1) {
     EXPECT_EQ(tuning["proved"], false);
     EXPECT_FALSE(fs::exists(folder_ / "plan.yaml")) << "what is not proved is not written";
@@ -115,6 +117,18 @@ TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
   EXPECT_EQ(tuning["proved"], true) << result.out;
   EXPECT_TRUE(contains(read_all(folder_ / "plan.yaml"), "id: sample-cache")) << result.out << result.err;
   EXPECT_TRUE(contains(result.out, "the loss is not worse")) << result.out;
+}
+
+TEST_F(TuneTest, AnInterruptEndsTheStartThatIsRunningAndGivesTheBestSoFar) {
+  const auto program = folder_.write("train.py", std::string(kTraining));
+  const auto ended = cut_off(program, 3, SIGINT);
+  ASSERT_TRUE(ended);
+  if (record::list_runs(home_ / "tunes").empty()) GTEST_SKIP() << "no sandbox";
+  EXPECT_TRUE(WIFEXITED(*ended) && WEXITSTATUS(*ended) == 0) << *ended;
+  EXPECT_EQ(tune::kept_trials(home_ / ("tunes/" + record::list_runs(home_ / "tunes").front())), 3) << "it waited";
+  const auto plan = read_all(folder_ / "plan.yaml");
+  EXPECT_TRUE(contains(plan, "NOT PROVED")) << plan;
+  EXPECT_TRUE(contains(plan, "id: sample-cache")) << plan;
 }
 
 /// A card with room for eight samples, as the program's own words have it.

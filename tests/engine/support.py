@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 import numpy as np
 import torch
@@ -42,10 +43,13 @@ def write_safetensors(path, tensors):
 
 
 def read_safetensors(path):
+    """Tensors and metadata; refuses what does not fit its checksum, as the engine does."""
     raw = pathlib.Path(path).read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8:8 + length])
     metadata, data = header.pop("__metadata__", {}), raw[8 + length:]
+    if "crc32" in metadata and int(metadata["crc32"], 16) != zlib.crc32(data):
+        raise ValueError(f"{path} does not fit its checksum")
     types = {"F32": np.float32, "I64": np.int64, "U8": np.uint8, "I32": np.int32}
     tensors = {}
     for name, entry in header.items():

@@ -1,5 +1,6 @@
 """fullwatt-train as a user runs it: what it writes, how it goes on, and what it says to what is wrong."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -28,6 +29,26 @@ class TrainTest(EngineCase):
         for name, tensor in whole.items():
             self.assertTrue(np.array_equal(tensor.numpy(), again[name].numpy()), name)
         self.assertEqual(self.losses(), losses)
+
+    def test_one_that_was_stopped_within_an_epoch_has_the_same_losses(self):
+        self.write_windows(800)
+        config = self.configure("{name: lstm, hidden: 16, dropout: 0.3}", train_batch_size=2, data_shuffle="true")
+        self.train(config)
+        whole, losses = read_safetensors(self.newest())[0], self.losses()
+        process = self.start(config, "--anew")
+        self.addCleanup(process.kill)
+        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader long before the 400 lines of the epoch are written
+        while "step 9:" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        batch = int(read_safetensors(self.newest())[1]["batch"])
+        self.assertTrue(9 <= batch < 400, batch)
+        self.assertIn("goes on from", self.train(config))
+        self.assertEqual(self.losses(), losses)
+        for name, tensor in read_safetensors(self.newest())[0].items():
+            self.assertTrue(np.array_equal(tensor.numpy(), whole[name].numpy()), name)
 
     def test_a_training_that_is_done_stays_as_it_is(self):
         self.write_windows(16)
@@ -70,23 +91,35 @@ class TrainTest(EngineCase):
         self.assertNotIn("train.epochs", marked)
         self.assertEqual(len(list((self.folder / "out").glob("events.out.tfevents.*"))), 1)
 
+    def newest_step(self):
+        """By their names: the oldest may be removed while they are looked at."""
+        return max((int(path.stem[5:]) for path in (self.folder / "out").glob("step-*.safetensors")), default=0)
+
     def test_killed_at_any_moment_it_leaves_checkpoints_that_can_be_read(self):
-        self.write_windows(32)
-        config = self.configure(train_epochs=100000, train_log_every=1000)
+        self.write_windows(8)  # each step is an epoch and makes a checkpoint
+        config = self.configure("{name: lstm, hidden: 64}", train_epochs=10**6)
         waits = random.Random(0)
-        for _ in range(6):
+        for _ in range(20):
+            before = self.newest_step()
             process = self.start(config)
             self.addCleanup(process.kill)
             deadline = time.monotonic() + 60
-            while not list((self.folder / "out").glob("step-*.safetensors")) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(waits.uniform(0, 0.1))
+            while self.newest_step() <= before:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.001)
+            time.sleep(waits.uniform(0, 0.05))
             process.kill()
-            process.communicate()
+            _, told = process.communicate()
+            if before > 0:
+                self.assertIn(f"goes on from {self.folder}/out/step-{before:012}.safetensors", told)
             for path in (self.folder / "out").glob("step-*.safetensors"):
                 tensors, metadata = read_safetensors(path)
                 self.assertEqual(int(metadata["step"]), int(path.stem[5:]))
                 self.assertIn("head.weight", tensors)
+        newest = self.newest()
+        last = self.newest_step() + 2
+        self.assertIn(f"goes on from {newest}", self.train(config, "--set", f"train.epochs={last}"))
+        self.assertEqual(self.newest_step(), last)
 
     def test_ctrl_c_ends_in_order_with_a_checkpoint(self):
         self.write_windows(32)
@@ -162,6 +195,15 @@ class TrainTest(EngineCase):
         lines = [json.loads(line) for line in (self.folder / "out" / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines], list(range(1, 9)))
         self.assertTrue(all(line["samples_per_second"] > 0 for line in lines))
+
+    def test_metrics_hold_a_step_once_that_was_made_again(self):
+        self.write_windows(32)
+        config = self.configure(train_epochs=2)
+        self.train(config)
+        losses = self.losses()
+        self.newest().unlink()  # as if it had been killed before this one was written
+        self.train(config)
+        self.assertEqual(self.losses(), losses)
 
 
 if __name__ == "__main__":

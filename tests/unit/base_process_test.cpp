@@ -54,6 +54,15 @@ TEST(RunChildTest, ASignalThatEndsItIsNamed) {
   EXPECT_FALSE(result.ok());
 }
 
+TEST(RunChildTest, OneThatNobodyWantsAnyMoreIsToldToEnd) {
+  int asked = 0;
+  auto options = shell("trap 'echo over > /dev/null; exit 3' TERM; while :; do sleep 0.05; done");
+  options.is_over = [&] { return ++asked > 2; };
+  const auto result = run(options);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_FALSE(result.timed_out);
+}
+
 TEST(RunChildTest, AProgramThatIsMissingIsAnError) {
   auto options = shell("");
   options.argv = {"fullwatt-no-such-program"};

@@ -57,10 +57,26 @@ model::Tuning sample() {
 
 TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   const auto text = tune_text(sample(), Style{});
-  for (const auto* part :
-       {"ms a step", "samples/s", "4,000", "2,000 steps", "4.90×", "4.70×–5.10×", "no faster", "-1 to 6.4", "watts",
-        "118", "438", "GPU utilisation %", "93", "3.2", "–", "+290", "  -a\n  +b\n", "by hand: sample-cache;",
-        "busy 25 % of the time and uses 3.0 of 24 GiB: 4 such trainings"})
+  for (const auto* part : {"ms a step",
+                           "samples/s",
+                           "4,000",
+                           "2,000 steps",
+                           "4.90×",
+                           "4.70×–5.10×",
+                           "no faster",
+                           "-1 to 6.4",
+                           "watts",
+                           "118",
+                           "438",
+                           "highest",
+                           "GPU utilisation %",
+                           "93",
+                           "3.2",
+                           "–",
+                           "+290",
+                           "  -a\n  +b\n",
+                           "by hand: sample-cache;",
+                           "busy 25 % of the time and uses 3.0 of 24 GiB: 4 such trainings"})
     EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
   EXPECT_LT(text.find("sample-cache"), text.find("bf16")) << "what gives most comes first";
 }
@@ -81,6 +97,26 @@ TEST(TuneTextTest, WhoeverStopsGetsTheBestSoFarAndIsToldThatItIsNotProved) {
   EXPECT_TRUE(contains(evidence(tuning).front(), "NOT PROVED"));
 }
 
+TEST(TuneTextTest, APlanWhoseProofFailedIsNotCalledKept) {
+  auto tuning = sample();
+  for (auto& tried : tuning.tried) tried.kept = false;
+  for (auto& tried : tuning.tried) tried.reason = "in the proof the loss is worse";
+  tuning.plan.fixes.clear();
+  tuning.loss.verdict = model::LossProof::Verdict::worse;
+  const auto text = tune_text(tuning, Style{});
+  EXPECT_TRUE(contains(text, "the proof failed: it is not written")) << text;
+  EXPECT_TRUE(contains(text, "the loss is worse over 100 steps")) << text;
+  EXPECT_FALSE(contains(text, "Kept")) << text;
+  EXPECT_FALSE(contains(tune_html(tuning, Style{}), "--write"));
+}
+
+TEST(TuneTextTest, APlanWithoutAProofSaysSo) {
+  auto tuning = sample();
+  tuning.speed = {};
+  EXPECT_TRUE(contains(tune_text(tuning, Style{}), "No proof was asked for"));
+  EXPECT_TRUE(contains(evidence(tuning).front(), "no proof was asked for"));
+}
+
 TEST(TuneTextTest, WhatTheProgramHasNoRoomWithoutIsNamed) {
   auto tuning = sample();
   tuning.needed.fixes = {{"accumulation", {{"parts", "4"}}, std::nullopt}};
@@ -89,6 +125,7 @@ TEST(TuneTextTest, WhatTheProgramHasNoRoomWithoutIsNamed) {
   EXPECT_TRUE(contains(tune_text(tuning, Style{}), "(fixes: 2)")) << "those that make it faster";
   EXPECT_TRUE(contains(evidence(tuning).front(), "accumulation parts=4"));
   tuning.plan = tuning.needed;
+  tuning.speed = {};
   const auto text = tune_text(tuning, Style{});
   EXPECT_TRUE(contains(text, "accumulation parts=4")) << text;
   EXPECT_FALSE(contains(text, "as fast")) << text;
@@ -125,7 +162,14 @@ TEST(TuneHtmlTest, NamesAreOnlyText) {
 
 TEST(TuneHtmlTest, WithoutAPlanOrAProgramItSaysWhy) {
   model::Tuning nothing;
-  EXPECT_TRUE(contains(tune_html(nothing, Style{}), "No fix makes this training faster"));
+  EXPECT_TRUE(contains(tune_html(nothing, Style{}), "No fix applies to this training"));
+  nothing.plan.made_for.gpu = "cpu";
+  EXPECT_TRUE(contains(tune_text(nothing, Style{}), "It trains on the CPU"));
+  nothing.tried = {sample().tried[2]};
+  EXPECT_TRUE(contains(tune_html(nothing, Style{}), "None of the fixes that apply (1)"));
+  EXPECT_TRUE(contains(tune_text(nothing, Style{}), "no faster")) << "why it was dropped";
+  nothing.interrupted = true;
+  EXPECT_TRUE(contains(tune_text(nothing, Style{}), "Stopped before any fix"));
   nothing.failure = "exit code 1";
   EXPECT_TRUE(contains(tune_html(nothing, Style{}), "exit code 1"));
 }
@@ -134,7 +178,10 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   const auto schema = Json::parse(tests::read_all(std::string(FULLWATT_SOURCE) + "/docs/tune.schema.json"));
   auto json = tune_json(sample());
   EXPECT_EQ(json["tried"][1]["steps_to_pay"], 2000);
-  json["tried"][1].erase("steps_to_pay");  // the only one that may be missing
+  EXPECT_EQ(json["tried"][1]["priority"], "highest");
+  EXPECT_FALSE(json["tried"][2].contains("priority")) << "it was dropped";
+  json["tried"][1].erase("steps_to_pay");  // these may be missing
+  for (auto& tried : json["tried"]) tried.erase("priority");
   const auto same = [](const Json& value, const Json& part) {
     std::set<std::string> keys;
     for (const auto& [name, item] : value.items()) keys.insert(name);
