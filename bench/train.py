@@ -1,8 +1,9 @@
 """What `fullwatt train` reaches beside PyTorch, on the same data from disk, which lie in the page cache: speed, precision, and whether it stays so over a long training.
 
-Usage: train.py FULLWATT_TRAIN --keypoint DATA --lstm DATA [--parts keypoint lstm precision resnet50 gpt2 endurance…] [--budget SECONDS] [--small] [--merge] [--commit ID].
-DATA are made by examples/keypoint/generate.py and examples/lstm/windows.py. The ways that targets compare take turns; the others run once. Samples/s are those of the
-steady state.
+Usage: train.py FULLWATT_TRAIN --keypoint DATA --lstm DATA [--parts keypoint lstm precision resnet50 gpt2 endurance…] [--budget SECONDS] [--small] [--merge] [--commit ID];
+1 when a target of the parts is missed or was not measured. DATA are made by examples/keypoint/generate.py and examples/lstm/windows.py, of the sizes that the targets are for.
+The ways that targets compare take turns; the others run once. Samples/s are those of the steady state. The 10,000 steps of endurance take some 3 minutes on an H200: 2 for
+keypoint at 12 ms a step, and less than one for the LSTM.
 """
 
 import argparse
@@ -23,9 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 EXAMPLES = ROOT / "examples"
 TURNS = {"ours", "ours_fp32", "eager", "graph"}
-LSTM_BATCH = 128
+LSTM_BATCH, LSTM_HIDDEN = 128, 64
 CACHE_GB = 100  # more than any of the data
-SEEDS = 3
 NOISE_BATCHES = 16
 
 
@@ -35,8 +35,8 @@ class Size:
     def __init__(self, small):
         self.log_every = {"keypoint": 1, "lstm": 1, "resnet50": 1, "gpt2": 1} if small else {"keypoint": 10, "lstm": 50, "resnet50": 4, "gpt2": 4}
         self.expert = {"keypoint": ["--steps", 3], "lstm": ["--epochs", 1]} if small else {"keypoint": ["--epochs", 3], "lstm": ["--epochs", 6]}
-        self.epochs = {"keypoint": 1, "lstm": 1} if small else {"keypoint": 2, "lstm": 20}
-        self.steps = {"lstm": 40, "keypoint": 16} if small else {"lstm": 10_000, "keypoint": 3_000}
+        self.epochs = {"keypoint": 4, "lstm": 4} if small else {"keypoint": 2, "lstm": 20}
+        self.steps = {"lstm": 40, "keypoint": 16} if small else {"lstm": train_table.STEPS, "keypoint": train_table.STEPS}
         self.resnet50 = {"batch": 2, "side": 64} if small else {"batch": 256, "side": 224}
         self.gpt2 = {"batch": 2, "context": 32, "layers": 1} if small else {"batch": 32, "context": 1024, "layers": 12}
 
@@ -48,12 +48,25 @@ class Example:
         self.name, self.config = name, EXAMPLES / f"{name}.yaml"
         self.folder = {"keypoint": options.keypoint, "lstm": options.lstm}[name]
         files = [np.load(path, mmap_mode="r") for path in sorted(self.folder.glob({"keypoint": "*images.npy", "lstm": "*windows.npy"}[name]))]
+        if not files:
+            raise ValueError(f"no samples in {self.folder}")
         self.samples = sum(map(len, files))
         self.batch = len(files[0]) if name == "keypoint" else LSTM_BATCH  # the expert's program takes whole files
         self.settings = {"data.folder": self.folder, "train.batch_size": self.batch, "train.log_every": options.size.log_every[name]}
+        if name == "lstm":
+            self.settings["model.hidden"] = LSTM_HIDDEN
+        self.data = self.described(files)
+        if self.data != train_table.DATA[name] and not options.small:
+            raise ValueError(f"{self.folder} has {self.data}, and the targets are for {train_table.DATA[name]} (with --small it is only tried)")
+
+    def described(self, files):
+        """As train_table.DATA has it."""
+        if self.name == "lstm":
+            return train_table.batches_of(self.batch, files[0].shape[1:]) + f", hidden {LSTM_HIDDEN}"
+        return " or ".join(sorted({train_table.batches_of(len(file), file.shape[1:]) for file in files}))
 
     def epochs_of(self, steps):
-        return -(-steps // (self.samples // self.batch))
+        return -(-steps // max(1, self.samples // self.batch))
 
 
 def read_into_memory(folder):
@@ -83,8 +96,6 @@ def take_turns(options, part, ways):
     for number in range(options.rounds):
         names = [name for name in ways if number == 0 or name in TURNS]
         for name in names[::-1] if number % 2 else names:
-            if number and options.clock.is_over():
-                return rows
             row = rows.setdefault(name, {"rates": [], "notes": [], "failures": [], "precision": None})
             found = attempted(f"{part} {name}", ways[name], row)
             if found:
@@ -110,25 +121,26 @@ def expert(options, example, *more):
     return functools.partial(train_runs.python, options, [EXAMPLES / example.name / "expert.py", "--workers", workers, *more, *options.size.expert[example.name]])
 
 
+def without_gpu():
+    raise running.Skipped("there is no GPU")
+
+
 def only_with_gpu(options, example):
-    if not options.gpu:
-        return {}
-    return {"ours_cached": ours(options, example, data_device_cache_gb=CACHE_GB), "ours_no_graph": ours(options, example, train_compile_model="false"),
+    ways = {"ours_cached": ours(options, example, data_device_cache_gb=CACHE_GB), "ours_no_graph": ours(options, example, train_compile_model="false"),
             "ours_cpu": ours(options, example, hardware_device="cpu", train_log_every=1)}
+    return ways if options.gpu else dict.fromkeys(ways, without_gpu)
 
 
 def keypoint(options):
-    example = Example(options, "keypoint")
-    read_into_memory(example.folder)
+    example = options.examples["keypoint"]
     ways = {"ours": ours(options, example), "eager": limit(options, example, "eager"), "graph": limit(options, example, "graph"),
             "ours_fp32": ours(options, example, train_amp="fp32"), **only_with_gpu(options, example), "plain": limit(options, example, "plain"),
             "expert": expert(options, example, "--data", example.folder), "compiled": limit(options, example, "compiled")}
-    return {"batch": example.batch, "ways": take_turns(options, "keypoint", ways)}
+    return {"data": example.data, "ways": take_turns(options, "keypoint", ways)}
 
 
 def lstm(options):
-    example = Example(options, "lstm")
-    read_into_memory(example.folder)
+    example = options.examples["lstm"]
     fp32, none = ["--precision", "fp32"], ["--dropout", "0"]
     ways = {"ours": ours(options, example), "ours_fp32": ours(options, example, train_amp="fp32"), "eager": limit(options, example, "eager"),
             "graph": limit(options, example, "graph"), "eager_fp32": limit(options, example, "eager", *fp32), "graph_fp32": limit(options, example, "graph", *fp32),
@@ -136,20 +148,21 @@ def lstm(options):
             "graph_0": limit(options, example, "graph", *none), "graph_fp32_0": limit(options, example, "graph", *none, *fp32),
             **only_with_gpu(options, example), "plain": limit(options, example, "plain"), "expert": expert(options, example),
             "compiled": limit(options, example, "compiled")}
-    return {"batch": example.batch, "ways": take_turns(options, "lstm", ways)}
+    return {"data": example.data, "ways": take_turns(options, "lstm", ways)}
 
 
 def precision(options):
     """The same training from several seeds, in both precisions by turns."""
     rows = {}
     for name in ("keypoint", "lstm"):
-        example = Example(options, name)
+        example = options.examples[name]
         epochs = options.size.epochs[name]
-        rows[name] = {"epochs": epochs, "fp32": [], "bf16": [], "notes": [], "failures": []}
-        for seed, kind in itertools.product(range(SEEDS), ("fp32", "bf16")):
+        rows[name] = {"data": example.data, "epochs": epochs, "fp32": [], "bf16": [], "notes": [], "failures": []}
+        for seed, kind in itertools.product(range(train_table.SEEDS), ("fp32", "bf16")):
             settings = {**example.settings, "train.epochs": epochs, "train.amp": kind, "train.seed": seed}
             found = attempted(f"precision {name} {kind}", functools.partial(train_runs.converged, options, example.config, settings), rows[name])
             if found:
+                rows[name]["notes"] += found.pop("notes")
                 rows[name][kind].append(found)
                 print(f"precision {name} {kind}: loss {found['loss']:.5g}, {found['rate']:,.0f} samples/s", flush=True)
     return rows
@@ -166,7 +179,7 @@ def beside_library(options, name, batch, arrays, settings, more=()):
         given = {"data.folder": folder, "train.batch_size": batch, "train.log_every": options.size.log_every[name], **settings}
         ways = {"ours": functools.partial(train_runs.ours, options, config, given),
                 **{way: functools.partial(train_runs.limit, options, way, name, folder, batch, *more) for way in ("eager", "compiled")}}
-        return {"batch": batch, "ways": take_turns(options, name, ways)}
+        return {"data": train_table.batches_of(batch, next(iter(arrays.values())).shape[1:]), "ways": take_turns(options, name, ways)}
 
 
 def resnet50(options):
@@ -186,9 +199,10 @@ def gpt2(options):
 def endurance(options):
     rows = {}
     for name, steps in options.size.steps.items():
-        example = Example(options, name)
-        settings = {**example.settings, "train.epochs": example.epochs_of(steps)}
-        rows[name] = {"notes": [], "failures": [], "memory": [], "lines": []}
+        example = options.examples[name]
+        epochs = example.epochs_of(steps)
+        settings = {**example.settings, "train.epochs": epochs, "output.every_epochs": max(1, epochs // train_table.CHECKPOINTS)}
+        rows[name] = {"data": example.data, "notes": [], "failures": [], "memory": [], "lines": [], "checkpoints": 0}
         rows[name].update(attempted(f"endurance {name}", functools.partial(train_runs.endured, options, example.config, settings), rows[name]) or {})
         print(f"endurance {name}: {len(rows[name]['lines'])} lines, {len(rows[name]['memory'])} looks at the memory", flush=True)
     return rows
@@ -203,11 +217,11 @@ def parsed():
     folder = lambda text: pathlib.Path(text).resolve()  # noqa: E731
     parser = argparse.ArgumentParser()
     parser.add_argument("program", type=folder, help="fullwatt-train")
-    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--keypoint", type=folder, default=folder("keypoint-data"), help="folder with the keypoint data, in files of one batch each")
-    parser.add_argument("--lstm", type=folder, default=folder("lstm-data"), help="folder with the windows")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--keypoint", type=folder, default=folder("keypoint-data"), help="folder with the keypoint data, in files of one batch of 256 each")
+    parser.add_argument("--lstm", type=folder, default=folder("lstm-data"), help="folder with the windows of 60")
     parser.add_argument("--seconds", type=float, default=3.0, help="of the steady state, in each run")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a run is ended")
+    parser.add_argument("--limit", type=float, default=120.0, help=f"seconds after which a run is ended; {train_runs.LONG} times as many for a long training")
     parser.add_argument("--budget", type=float, default=0.0, help="seconds for all of them; what finds no time is told")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="of a size for CPUs, to try it")
@@ -215,12 +229,17 @@ def parsed():
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
-    for name in {name for part in options.parts for name in NEEDS.get(part, [])}:
-        if not any(getattr(options, name).glob("*.npy")):
-            parser.error(f"no samples in {getattr(options, name)}; make some with {MADE_BY[name]}, and name them with --{name}")
     options.gpu, options.size = torch.cuda.is_available(), Size(options.small)
+    options.examples = {name: example_of(parser, options, name) for name in MADE_BY if any(name in NEEDS.get(part, []) for part in options.parts)}
     options.clock = train_runs.Clock(options.budget, options.limit)
     return options
+
+
+def example_of(parser, options, name):
+    try:
+        return Example(options, name)
+    except (OSError, ValueError) as reason:
+        parser.error(f"{reason}; make what is wanted with {MADE_BY[name]}, and name it with --{name}")
 
 
 def measure(options):
@@ -228,6 +247,8 @@ def measure(options):
     stored = options.output / "train.json"
     rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
     head, missed = running.machine(options.commit, options.program), False
+    for example in options.examples.values():
+        read_into_memory(example.folder)
     for name in options.parts:
         rows[name] = PARTS[name](options)
         stored.write_text(json.dumps(rows, indent=1), encoding="utf-8")

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import torch
+import train_networks
 from torch import nn
 from torch.nn import functional
 
@@ -83,32 +84,20 @@ class ResNet50:
     fields, clip, lr = ("images", "labels"), 0.0, 3e-4
 
     def network(self, options):
-        try:
-            import torchvision
-        except ImportError:
-            skip("torchvision is not installed")
-        mean, deviation = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
-        self.mean, self.deviation = (torch.tensor(values, device=device_here()).view(3, 1, 1) for values in (mean, deviation))
-        return torchvision.models.resnet50()
+        return train_networks.resnet50(device_here())
 
     def loss(self, network, images, labels):
-        pictures = (images.float() / 255 - self.mean) / self.deviation
-        return functional.cross_entropy(network(pictures.contiguous(memory_format=self.layout)).float(), labels)
+        return functional.cross_entropy(network((images.float() / 255).contiguous(memory_format=self.layout)).float(), labels)
 
 
 class Gpt2:
     fields, clip, lr = ("tokens",), 0.0, 3e-4
 
     def network(self, options):
-        try:
-            import transformers
-        except ImportError:
-            skip("transformers is not installed")
-        return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=options.layers, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False))
+        return train_networks.gpt2(options.layers)
 
     def loss(self, network, tokens):
-        scores = network(tokens[:, :-1]).logits
-        return functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        return functional.cross_entropy(network(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
 MODELS = {"lstm": Lstm, "keypoint": Keypoint, "resnet50": ResNet50, "gpt2": Gpt2}

@@ -19,6 +19,7 @@ STOP_S = 30.0  # for the checkpoint of a training that is asked to stop
 PERIOD_S = 0.5  # between two looks at the memory
 MANY = 1_000_000  # epochs of a training that is stopped when enough of it was measured
 LONGEST_REASON = 200
+LONG = 5  # times the limit of the others: a training of 10,000 steps
 
 
 class Clock:
@@ -31,14 +32,15 @@ class Clock:
     def is_over(self):
         return time.monotonic() >= self.ends
 
-    def for_one(self):
+    def for_one(self, times=1):
+        """Seconds of a run that may take so many times as long as others."""
         if self.is_over():
             raise running.Skipped("no time was left")
-        return min(self.limit, self.ends - time.monotonic())
+        return min(times * self.limit, self.ends - time.monotonic())
 
-    def late(self, what):
+    def late(self, what, times=1):
         """Why a run was ended: by its own limit, which is its fault, or because all had too little time."""
-        return running.Skipped("no time was left") if self.is_over() else running.Failed(f"{what} after {self.limit:.0f} s")
+        return running.Skipped("no time was left") if self.is_over() else running.Failed(f"{what} after {times * self.limit:.0f} s")
 
 
 @contextlib.contextmanager
@@ -77,14 +79,18 @@ def check(code, folder, good=(0,)):
 
 
 def python(options, arguments):
-    """Samples/s that a program of PyTorch prints."""
+    """Samples/s that a program of PyTorch prints, and its notes."""
     limit = options.clock.for_one()
     with scratch_folder() as folder, program([sys.executable, *arguments], folder) as process:
         try:
             check(process.wait(timeout=limit), folder)
         except subprocess.TimeoutExpired:
             raise options.clock.late("not over") from None
-        return {"rate": float(re.search(r"samples_per_second=([\d.]+)", said(folder)).group(1))}
+        text = said(folder)
+        rate = re.search(r"samples_per_second=([\d.]+)", text)
+        if not rate:
+            raise running.Failed("it did not tell samples_per_second")
+        return {"rate": float(rate.group(1)), "notes": re.findall(r"^note: (.*)", text, re.MULTILINE)}
 
 
 def limit(options, way, model, data, batch, *more):
@@ -132,7 +138,10 @@ def told_of(folder):
     """The precision in force, and what the engine could not do as it was told."""
     text = said(folder)
     notes = [line.strip() for line in text.splitlines() if line.startswith(("no CUDA graph", "out of memory"))]
-    return {"precision": re.search(r" samples, on \S+ in (\w+)", text).group(1), "notes": notes}
+    precision = re.search(r" samples, on \S+ in (\w+)", text)
+    if not precision:
+        raise running.Failed("it did not tell its precision")
+    return {"precision": precision.group(1), "notes": notes}
 
 
 def ours(options, config, settings):
@@ -154,30 +163,33 @@ def ours(options, config, settings):
         return {"rate": rate_of(found), **told_of(folder)}
 
 
-def ours_to_the_end(options, config, settings, look=lambda process, folder: None):
-    """All lines of a training that ends by itself; `look` is called again and again while it runs."""
-    deadline = time.monotonic() + options.clock.for_one()
+def ours_to_the_end(options, config, settings, look=lambda process, folder: None, times=1):
+    """All that a training tells that ends by itself; `look` is called again and again while it runs."""
+    deadline = time.monotonic() + options.clock.for_one(times)
     with scratch_folder() as folder, program(command_of(options, config, settings, folder), folder) as process:
         while process.poll() is None:
             if time.monotonic() > deadline:
-                raise options.clock.late("not over")
+                raise options.clock.late("not over", times)
             look(process, folder)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=PERIOD_S)
         check(process.returncode, folder)
-        return lines_of(folder, settings["train.batch_size"])
+        return {"lines": lines_of(folder, settings["train.batch_size"]), "checkpoints": len(re.findall(r"^saved ", said(folder), re.MULTILINE)), **told_of(folder)}
 
 
 def converged(options, config, settings):
     """The mean loss of the last epoch, and the speed."""
-    lines = ours_to_the_end(options, config, settings)
+    told = ours_to_the_end(options, config, settings)
+    if told["precision"] != settings["train.amp"]:
+        raise running.Failed(f"it trained in {told['precision']} instead of {settings['train.amp']}")
+    lines = told["lines"]
     last, weights, step = [], [], 0
     for line in lines:
         if line["epoch"] == lines[-1]["epoch"]:
             last.append(line["loss"])
             weights.append(line["step"] - step)
         step = line["step"]
-    return {"loss": sum(loss * weight for loss, weight in zip(last, weights)) / sum(weights), "rate": rate_of(steady(lines))}
+    return {"loss": sum(loss * weight for loss, weight in zip(last, weights)) / sum(weights), "rate": rate_of(steady(lines)), "notes": told["notes"]}
 
 
 def resident_mb(pid):
@@ -191,7 +203,7 @@ def device_mb():
 
 
 def endured(options, config, settings):
-    """A long training: its memory as it goes, and its lines."""
+    """A long training: its memory as it goes, its lines of the steady state, and its checkpoints."""
     samples = []
 
     def look(process, folder):
@@ -199,5 +211,6 @@ def endured(options, config, settings):
         with contextlib.suppress(OSError):  # it may just have ended
             samples.append({"step": lines[-1]["step"] if lines else 0, "host_mb": resident_mb(process.pid), "device_mb": device_mb() if options.gpu else None})
 
-    lines = ours_to_the_end(options, config, settings, look)
-    return {"memory": samples, "lines": [{key: line[key] for key in ("step", "samples", "seconds")} for line in steady(lines)]}
+    told = ours_to_the_end(options, config, settings, look, LONG)
+    lines = [{key: line[key] for key in ("step", "samples", "seconds")} for line in steady(told["lines"])]
+    return {"memory": samples, "lines": lines, "checkpoints": told["checkpoints"], "notes": told["notes"]}

@@ -226,6 +226,8 @@ std::string AcceleratedTraining::graph() const {
 std::vector<SettingInForce> AcceleratedTraining::settings() const {
   auto otherwise = accelerator_->otherwise(NoData{});
   if (is_cache_refused_) otherwise.push_back({"data.device_cache_gb", "0", "the samples are larger"});
+  if (config_.train.activation_checkpointing)
+    otherwise.push_back({"train.activation_checkpointing", "false", "the module is the program's own"});
   for (auto& other : otherwise) {
     if (other.name == "train.compile_model" && device().is_cuda()) other.value = graph();
   }

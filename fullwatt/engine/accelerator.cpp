@@ -8,6 +8,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/modules/rnn.h>
 
+#include "fullwatt/engine/gpu_card.hpp"
+
 namespace fullwatt::engine {
 namespace {
 
@@ -39,8 +41,7 @@ base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& 
   if (const auto chosen = made->choose_device(); !chosen) return std::unexpected(chosen.error());
   made->set_switches();
   network.to(made->device_);
-  auto precision = config.train.amp;
-  if (precision == Precision::automatic) precision = made->device_.is_cuda() ? Precision::bf16 : Precision::fp32;
+  const auto precision = precision_for(config.train.amp, made->generation());
   made->step_ = std::make_unique<Step>(
       network, std::move(loss), config.optimizer,
       StepSettings{precision, config.train.clip, config.train.channels_last, config.augment, config.data.normalisation},
@@ -70,6 +71,10 @@ base::Result<void> Accelerator::choose_device() {
   // Not the default one, which a graph cannot be recorded on.
   on_stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_, false));
   return {};
+}
+
+int Accelerator::generation() const {
+  return device_.is_cuda() ? gpu_card(device_.index()).generation : 0;
 }
 
 void Accelerator::set_switches() const {
@@ -174,7 +179,9 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   const auto& hardware = config_.hardware;
   tell(hardware.device == "auto", "hardware.device", device_.str(), on_gpu ? "" : "torch sees no GPU");
   tell(train.amp == Precision::automatic, "train.amp", std::string(to_string(step_->settings().precision)),
-       on_gpu ? "" : "mixed precision seldom pays on a CPU");
+       !on_gpu                   ? "mixed precision seldom pays on a CPU"
+       : generation() >= kAmpere ? ""
+                                 : "the card has no bfloat16");
   tell(train.num_workers == 0, "train.num_workers", std::to_string(loader_options().threads), "half of the CPUs");
   tell(hardware.cudnn_benchmark && hardware.deterministic, "hardware.cudnn_benchmark", "false",
        "hardware.deterministic is true");
@@ -190,7 +197,8 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
        : !train.wants_graph() ? "LibTorch has no compiler, and train.compile_mode wants no graph"
        : place_.size > 1      ? "LibTorch has no compiler, and steps of several processes are no graph"
                               : "LibTorch has no compiler, and a graph of so many batches would be too large");
-  tell(hardware.allow_tf32 && !on_gpu, "hardware.allow_tf32", "false", "CPUs have no TF32");
+  tell(hardware.allow_tf32 && generation() < kAmpere, "hardware.allow_tf32", "false",
+       on_gpu ? "the card has no TF32" : "CPUs have no TF32");
   tell(config_.data.device_cache_gb > 0 && !is_cached(data, delivery()), "data.device_cache_gb", "0",
        "the samples are larger");
   return found;

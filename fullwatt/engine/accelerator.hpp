@@ -46,6 +46,7 @@ class Accelerator {
   Accelerator(torch::nn::Module& network, const Config& config, const Place& place)
       : network_(network), config_(config), place_(place) {}
   base::Result<void> choose_device();
+  int generation() const;  ///< of the GPU; 0 on the CPU
   void set_switches() const;
   base::Result<void> check_inputs(const Fields& batch) const;
   bool may_have_graph() const;

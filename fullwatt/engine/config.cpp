@@ -145,6 +145,11 @@ Config config_of(const std::string& text, const std::vector<std::string>& overri
 
 }  // namespace
 
+Precision precision_for(Precision wanted, int gpu_generation) {
+  if (wanted != Precision::automatic) return wanted;
+  return gpu_generation == 0 ? Precision::fp32 : gpu_generation >= kAmpere ? Precision::bf16 : Precision::fp16;
+}
+
 std::string_view to_string(Precision precision) {
   switch (precision) {
     case Precision::fp32:

@@ -11,6 +11,10 @@
 namespace fullwatt::engine {
 
 enum class Precision { fp32, bf16, fp16, automatic };
+/// Since these, cards have bfloat16 and TF32 on tensor cores.
+constexpr int kAmpere = 8;
+/// What `automatic` is on a GPU of that generation, or on the CPU: 0. Anything else stays what it is.
+Precision precision_for(Precision wanted, int gpu_generation);
 std::string_view to_string(Precision precision);
 
 struct ModelConfig {

@@ -12,7 +12,7 @@ GpuCard gpu_card(c10::DeviceIndex index) {
   std::array<char, 32> address{};
   std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0", static_cast<unsigned>(gpu->pciDomainID),
                 static_cast<unsigned>(gpu->pciBusID), static_cast<unsigned>(gpu->pciDeviceID));
-  return {gpu->name, address.data()};
+  return {gpu->name, address.data(), gpu->major};
 }
 
 }  // namespace fullwatt::engine

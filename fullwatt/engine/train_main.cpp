@@ -62,23 +62,37 @@ int run(const Config& config, const TrainOptions& options) {
   return trained->is_complete ? 0 : kInterrupted;
 }
 
-/// Every combination of the listed values, one after the other; the best one first at the end.
+/// Every combination of the listed values, one after the other; the best one first at the end. All are read before the
+/// first is trained, and one that fails, as with too high a rate, does not keep the others from it.
 int run_grid(const std::string& path, const std::vector<std::string>& overrides,
              const std::vector<std::string>& starting, const Config& config, const TrainOptions& options) {
-  std::vector<std::pair<double, std::string>> results;
-  for (const auto& trial : trials_of(config)) {
+  const auto trials = trials_of(config);
+  std::vector<Config> configs;
+  for (const auto& trial : trials) {
     auto all = overrides;
     all.insert(all.end(), trial.overrides.begin(), trial.overrides.end());
-    const auto one = read_config(path, all, starting);
+    auto one = read_config(path, all, starting);
     if (!one) return report(one.error(), kUsage);
-    fmt::print(stderr, "── {}\n", trial.name);
-    if (const int code = run(*one, options); code != 0) return code;
-    if (const auto loss = last_epoch_loss(one->output.folder)) results.emplace_back(*loss, trial.name);
+    configs.push_back(*std::move(one));
+  }
+  const bool tells = options.place.rank == 0;
+  std::vector<std::pair<double, std::string>> results;
+  std::vector<std::string> failed;
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    if (tells) fmt::print(stderr, "── {}\n", trials[i].name);
+    const int code = run(configs[i], options);
+    if (code == kInterrupted) return code;
+    if (code != 0) failed.push_back(trials[i].name);
+    const auto loss = code == 0 ? last_epoch_loss(configs[i].output.folder) : std::nullopt;
+    if (loss) results.emplace_back(*loss, trials[i].name);
   }
   std::ranges::sort(results);
-  fmt::print("{:<12} settings\n", "loss");
-  for (const auto& [loss, name] : results) fmt::print("{:<12.6g} {}\n", loss, name);
-  return 0;
+  if (tells) {
+    fmt::print("{:<12} settings\n", "loss");
+    for (const auto& [loss, name] : results) fmt::print("{:<12.6g} {}\n", loss, name);
+    for (const auto& name : failed) fmt::print("{:<12} {}\n", "failed", name);
+  }
+  return results.empty() ? kFailed : 0;
 }
 
 }  // namespace

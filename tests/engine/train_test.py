@@ -81,6 +81,21 @@ class TrainTest(EngineCase):
         again = self.train(path)
         self.assertEqual(sum(line.startswith("0 steps in") for line in again.splitlines()), 4, "what is done is not done again")
 
+    def test_a_combination_that_fails_does_not_end_a_grid(self):
+        self.write_windows(64)
+        path = self.configure(train_epochs=20)
+        path.write_text(path.read_text() + "grid: {optimizer.lr: [1000, 0.05]}\n")
+        told = self.train(path)
+        self.assertIn("no number any more", told)
+        self.assertRegex(told, r"\n[0-9.e-]+ +optimizer.lr=0.05\nfailed +optimizer.lr=1000\n")
+
+    def test_a_grid_with_an_impossible_combination_trains_nothing(self):
+        self.write_windows(64)
+        path = self.configure()
+        path.write_text(path.read_text() + "grid: {optimizer.lr: [0.05, -1]}\n")
+        self.assertIn("optimizer.lr=-1", self.train(path, code=2))
+        self.assertFalse((self.folder / "out").exists())
+
     def test_what_is_not_in_force_as_configured_is_marked(self):
         self.write_windows(16)
         told = self.train(self.configure(train_pin_memory="true", train_compile_model="true", hardware_deterministic="true"))

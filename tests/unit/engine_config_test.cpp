@@ -60,6 +60,14 @@ optimizer: {lr: 3.0e-4, weight_decay: 0, betas: [0.8, 0.95], eps: 1e-6, fused: t
   EXPECT_DOUBLE_EQ(config->optimizer.epsilon, 1e-6);
 }
 
+TEST(EngineConfigTest, HalfPrecisionIsWhatTheCardHas) {
+  EXPECT_EQ(precision_for(Precision::automatic, 0), Precision::fp32) << "on the CPU";
+  EXPECT_EQ(precision_for(Precision::automatic, 7), Precision::fp16) << "V100, T4";
+  EXPECT_EQ(precision_for(Precision::automatic, 8), Precision::bf16);
+  EXPECT_EQ(precision_for(Precision::automatic, 12), Precision::bf16);
+  EXPECT_EQ(precision_for(Precision::bf16, 7), Precision::bf16) << "as asked for";
+}
+
 TEST(EngineConfigTest, PrecisionIsReadAsPeopleWriteIt) {
   for (const auto& [word, precision] : std::map<std::string, Precision>{{"true", Precision::automatic},
                                                                         {"'true'", Precision::automatic},
