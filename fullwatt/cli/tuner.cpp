@@ -107,6 +107,7 @@ Tuner::Tuner(const TuneOptions& options, const AgentPaths& agent, const show::St
   setup_.command = options.command;
   setup_.folder = folder;
   setup_.is_over = is_interrupted;
+  setup_.say = say;
   setup_.environment = [agent, environment = base::current_environment()](const std::string& run) {
     return with_agent(environment, agent, run);
   };

@@ -16,6 +16,7 @@
 #include "fullwatt/explain/trained_gpu.hpp"
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/record/sampler.hpp"
+#include "fullwatt/tune/cooling.hpp"
 #include "fullwatt/tune/plan_file.hpp"
 #include "fullwatt/tune/supervise.hpp"
 
@@ -217,6 +218,7 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   options.is_over = setup.is_over;
   record::Sampler sampler(::getpid(), trial.folder + "/samples.fw");  // the trial's processes descend from this one
   const auto ended = base::run_child(options);
+  wait_until_cool({.newest = [&] { return sampler.status().newest_gpu; }, .say = setup.say, .is_over = setup.is_over});
   sampler.stop();
   fs::remove_all(scratch, error);
   if (!ended) {

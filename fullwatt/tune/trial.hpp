@@ -38,7 +38,8 @@ struct TrialSetup {
   std::string folder;                ///< for the trials' own folders
   /// The environment with the agent in it, for a run folder.
   std::function<base::Environment(const std::string& run_folder)> environment;
-  std::function<bool()> is_over;  ///< the user wants no more of it: a trial ends at once
+  std::function<bool()> is_over = [] { return false; };  ///< the user wants no more of it: a trial ends at once
+  std::function<void(const std::string&)> say = [](const auto&) {};
 };
 
 /// Starts the program once, in a sandbox, for that many steps. What goes wrong is told in the trial itself.
