@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/data/data_set.hpp"
@@ -64,13 +65,21 @@ struct Column {
   }
 };
 
+/// What small rows may take of the machine's memory.
+std::size_t most_kept() {
+  constexpr std::size_t kMostBytes = 2UL << 30U;
+  constexpr std::size_t kShare = 16;
+  const auto pages = ::sysconf(_SC_PHYS_PAGES);
+  return std::min(kMostBytes, static_cast<std::size_t>(std::max(pages, 0L)) *
+                                  static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / kShare);
+}
+
 /// Small rows are taken into memory: to read them one by one takes ten times as long (433 ns for 8 bytes, and 35).
 base::Result<void> keep_small(Column& column) {
   constexpr std::size_t kSmallRow = 4096;  ///< from here on copying takes longer than the call
-  constexpr std::size_t kMostBytes = 256UL << 20U;
   const auto row_bytes = column.files.front().row_bytes();
   const auto rows = column.first_rows.back() + column.files.back().rows();
-  if (row_bytes >= kSmallRow || static_cast<std::size_t>(rows) * row_bytes > kMostBytes) return {};
+  if (row_bytes >= kSmallRow || static_cast<std::size_t>(rows) * row_bytes > most_kept()) return {};
   column.kept.resize(static_cast<std::size_t>(rows) * row_bytes);
   for (std::size_t i = 0; i < column.files.size(); ++i) {
     const auto& file = column.files[i];
