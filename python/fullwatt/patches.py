@@ -34,13 +34,18 @@ class Patches:
         self._done.append((group, None, None, undo, None))
 
     def restore(self, group=None):
-        """Undoes one group, or all; what somebody else has replaced since stays theirs."""
-        keep, undo = [], []
+        """Undoes one group, or all, each whatever became of the others, and raises the first error; what somebody else has replaced since stays theirs."""
+        keep, undo, errors = [], [], []
         for entry in self._done:
             (undo if group is None or entry[0] == group else keep).append(entry)
         self._done = keep
         for entry in reversed(undo):
-            self._restore(*entry[1:])
+            try:
+                self._restore(*entry[1:])
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def has(self, group):
         """Whether anything of the group is in force."""

@@ -4,6 +4,7 @@ FULLWATT_TRIAL holds JSON: `seed_offset` is added to every seed that the program
 (FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end.
 """
 
+import itertools
 import json
 import os
 import random
@@ -14,6 +15,10 @@ from .agent import LOSS
 from .fixes.target import Target
 from .fixes.turns import NoTurns, Turns
 from .measure import Losses, leave_to_parent
+from .weak import Known
+
+MOST_SEEDS = 1 << 63
+FAR = 1_000_003  # so that a seed that was moved is none that the program gives itself, such as the number of an epoch
 
 
 def options():
@@ -33,7 +38,7 @@ def install(torch, agent, inputs, actions, steps):
         actions.losses = EveryLoss(agent, torch)
         agent.detail |= LOSS
     if "seed_offset" in wanted:
-        shift_seeds(torch, agent.patches, int(wanted["seed_offset"]))
+        shift_seeds(torch, agent, int(wanted["seed_offset"]))
 
 
 def turns(torch, agent):
@@ -79,8 +84,15 @@ class EveryLoss(Losses):
             self.write(float(value), at_ns, step)
 
 
-def shift_seeds(torch, patches, offset):
-    """Another seed for the same program: each that it sets is moved, and those that it never sets are known."""
+def shift_seeds(torch, agent, offset):
+    """Another seed for the same program, so that its losses show what chance alone does to them: each seed that it sets is moved, and those that it never sets are known.
+
+    Generators of the program's own, with a seed of their own, are moved only where they decide the order of the samples. `torch.Generator().manual_seed(n)`,
+    `numpy.random.default_rng(n)`, `numpy.random.RandomState(n)` and `random.Random(n)` as often make or choose the samples themselves, and nothing tells these
+    uses apart; with other samples the losses would differ by more than chance, and a worse fix would pass. Besides, the last two are classes, which
+    programs ask objects for and derive from, and the first is a method of a class in C.
+    """
+    patches = agent.patches
 
     def make(original):
         def seed(value=None, *args, **kwargs):
@@ -90,10 +102,58 @@ def shift_seeds(torch, patches, offset):
 
     torch.manual_seed(offset)
     random.seed(offset)
-    for owner, name in ((torch, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"), (random, "seed")):
+    for owner, name in ((torch, "manual_seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"), (random, "seed")):
         patches.replace(owner, name, make)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(offset)
         patches.replace(numpy.random, "seed", make)
-        patches.replace(numpy.random, "default_rng", make)
+        patches.replace(numpy.random, "default_rng", lambda original: known_generator(torch, original, offset))
+    if offset:
+        orders = Orders(torch, offset)
+        patches.replace(torch.utils.data.DataLoader, "__iter__", lambda original: orders.beginning(original, agent))
+
+
+def known_generator(torch, original, offset):
+    """numpy.random.default_rng without a seed, which would be another one at each start; worker processes have a seed of torch's each."""
+    made = itertools.count()
+
+    def default_rng(seed=None):
+        return original(seed if seed is not None else [offset, torch.initial_seed(), next(made)])
+
+    return default_rng
+
+
+class Orders:
+    """Moves the seeds of what decides in which order a loader gives its samples for training."""
+
+    def __init__(self, torch, offset):
+        self._torch = torch
+        self._offset = offset
+        self._moved = []  # generators, and the seed that each was given: they have no weak references
+        self._samplers = Known()
+
+    def beginning(self, original, agent):
+        def __iter__(loader):
+            if self._torch.is_grad_enabled():
+                agent.attempt(self._move, loader)
+            return original(loader)
+
+        return __iter__
+
+    def _move(self, loader):
+        batches = loader.batch_sampler
+        for owner in (loader, loader.sampler, batches, getattr(batches, "sampler", None)):
+            if isinstance(getattr(owner, "generator", None), self._torch.Generator):
+                self._move_generator(owner.generator)
+            if isinstance(owner, self._torch.utils.data.DistributedSampler) and self._samplers.get(owner) is None:
+                self._samplers.put(owner, True)
+                owner.seed += self._offset
+
+    def _move_generator(self, generator):
+        """Once, and again where the program has given it a seed since."""
+        place = next((place for place, (known, _) in enumerate(self._moved) if known is generator), len(self._moved))
+        if place < len(self._moved) and self._moved[place][1] == generator.initial_seed():
+            return
+        generator.manual_seed((generator.initial_seed() + FAR * self._offset) % MOST_SEEDS)
+        self._moved[place:place + 1] = [(generator, generator.initial_seed())]

@@ -408,6 +408,11 @@ print(torch.rand(1).item())
         self.assertEqual(outcome.out.split("\n")[:2], whole.out.split("\n")[:2])
         self.assertNotEqual(plain.out.split("\n")[:2], whole.out.split("\n")[:2])
 
+    def test_a_trial_refuses_what_would_not_fit_as_a_whole(self):
+        data = self.DATA.replace("return 64", "return 20000").replace("self.values[i]", "self.values[i % 64]").replace('{"x"', '{"large": torch.zeros(1 << 14), "x"')
+        outcome = self.try_for(3, data + self.LOOP)
+        self.assert_refused(outcome, "sample-cache", "its 20000 samples take 1.3 GB, and there is room for")
+
     def test_a_trial_of_several_epochs_packs_all(self):
         outcome = self.try_for(25, self.DATA + self.LOOP.replace("shuffle=True", "shuffle=True, drop_last=True"))
         self.assertIn("64 samples", self.fix(outcome, "sample-cache")["text"])  # the 4 that the first epoch leaves out, too

@@ -42,7 +42,7 @@ class StateTest(unittest.TestCase):
 
     def setUp(self):
         self.on_gpu = []
-        for name, stand_in in (("get_rng_state", lambda: "as it was"), ("set_rng_state", self.on_gpu.append)):
+        for name, stand_in in (("is_initialized", lambda: True), ("get_rng_state", lambda: "as it was"), ("set_rng_state", self.on_gpu.append)):
             patch = mock.patch.object(torch.cuda, name, stand_in)
             patch.start()
             self.addCleanup(patch.stop)

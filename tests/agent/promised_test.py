@@ -72,14 +72,14 @@ class PromiseTest(unittest.TestCase):
 
 class PlacementTest(unittest.TestCase):
     def test_without_a_gpu_batches_are_gathered_here(self):
-        placement = Placement(torch, [HOST], 1 << 30 if not torch.cuda.is_available() else 0)
+        placement = Placement(torch, [HOST], len(HOST), 1 << 30 if not torch.cuda.is_available() else 0)
         self.assertFalse(placement.is_learning or placement.is_whole)
         batch = placement.gather(Order(torch.tensor([1, 2, 0])).part(1, 3))
         self.assertIs(type(batch[0]), torch.Tensor)
         self.assertTrue(torch.equal(batch[0], HOST[[2, 0]]))
 
     def test_what_is_not_sent_is_not_placed(self):
-        placement = Placement(torch, [HOST], 0)
+        placement = Placement(torch, [HOST], len(HOST), 0)
         placement._left = LEARNING_BATCHES
         for _ in range(LEARNING_BATCHES):
             self.assertTrue(torch.equal(placement.gather(Order(torch.tensor([1])).part(0, 1))[0] + 0, HOST[[1]]))
@@ -100,9 +100,9 @@ class Arrived:
 
 
 class SendingTest(unittest.TestCase):
-    def decided(self, free=1 << 30, goes_ahead=True, sender=Arrived):
-        """A placement of samples that do not fit, which the program was seen to send."""
-        placement = Placement(torch, [HOST], 16, goes_ahead)
+    def decided(self, free=1 << 30, goes_ahead=True, sender=Arrived, most_bytes=16, length=len(HOST)):
+        """A placement of samples that the program was seen to send; unless more bytes are allowed they do not fit."""
+        placement = Placement(torch, [HOST], length, most_bytes, goes_ahead)
         placement._left, placement._sent, placement._longest = 1, [torch.device("cpu")], 2
         with mock.patch.object(torch.cuda, "mem_get_info", return_value=(free, free)), mock.patch.object(promised, "Sender", sender):
             return placement, placement.learned()
@@ -118,6 +118,15 @@ class SendingTest(unittest.TestCase):
         given = self.part(placement)
         self.assertNotIsInstance(given.to("cpu"), torch.Tensor, "what was sent arrives")
         self.assertTrue(torch.equal(given.to("cpu"), HOST[[2, 0]]), "whoever asks again gets a copy")
+
+    def test_a_part_of_the_data_set_goes_there_only_where_all_of_it_would(self):
+        room = 2 * HOST.nbytes
+        placement, told = self.decided(most_bytes=room, length=2 * len(HOST))
+        self.assertIn("on cpu", told)
+        self.assertTrue(placement.is_whole)
+        placement, told = self.decided(most_bytes=room, length=2 * len(HOST) + 1)
+        self.assertIn("do not fit", told)
+        self.assertFalse(placement.is_whole)
 
     def test_what_the_program_changes_here_is_what_it_sends(self):
         given = self.part(self.decided()[0])

@@ -57,6 +57,45 @@ class TrialTest(Case):
         unseeded = MODEL.replace("torch.manual_seed(0)", "") + TRAIN
         self.assertEqual(self.trial(12, unseeded, seed_offset=3).out, self.trial(12, unseeded, seed_offset=3).out)
 
+    GENERATORS = """
+import numpy, random, torch
+print([torch.rand(1, generator=torch.Generator().manual_seed(1)).item(), numpy.random.default_rng(2).random(), numpy.random.RandomState(3).rand(), random.Random(4).random()])
+split = torch.utils.data.random_split(range(64), [40, 24], torch.Generator().manual_seed(5))[0]
+print(sorted(split))
+model = torch.nn.Linear(1, 1)
+torch.nn.init.zeros_(model.weight), torch.nn.init.zeros_(model.bias)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+generator = torch.Generator()
+given = generator.manual_seed(6)
+loader = torch.utils.data.DataLoader(split, batch_size=8, %s)
+for epoch in range(4):
+    SEED
+    for x in loader:
+        print(x.tolist())
+        model(x.float()[:, None]).sum().backward()
+        optimizer.step()
+"""
+
+    def test_generators_of_the_programs_own_give_the_same_samples_in_another_order(self):
+        for sampler in ("shuffle=True, generator=given", "sampler=torch.utils.data.RandomSampler(split, generator=given)",
+                        "sampler=torch.utils.data.DistributedSampler(split, num_replicas=1, rank=0, seed=7)"):  # fmt: skip
+            for seed in ("pass", "generator.manual_seed(epoch)"):
+                source = (self.GENERATORS % sampler).replace("SEED", seed)
+                plain, first, again, other = (self.trial(20, source, **wanted).out.split("\n") for wanted in ({}, {"seed_offset": 1}, {"seed_offset": 1}, {"seed_offset": 2}))
+                self.assertEqual(first, again)
+                self.assertEqual(plain, self.trial(20, source, seed_offset=0).out.split("\n"), "the first of all seeds is the program's own")
+                for one, other_order in ((plain, first), (first, other), (plain, other)):
+                    self.assertEqual(one[:2], other_order[:2], "what samples there are")
+                    for epoch in range(3):
+                        self.assertNotEqual(one[2 + 5 * epoch:7 + 5 * epoch], other_order[2 + 5 * epoch:7 + 5 * epoch])
+                        self.assertEqual(sorted(sum(map(json.loads, one[2 + 5 * epoch:7 + 5 * epoch]), [])), json.loads(one[1]))
+
+    def test_a_generator_without_a_seed_is_the_same_in_both_runs_of_a_pair(self):
+        source = MODEL + "import numpy\nprint(numpy.random.default_rng().random(2).tolist() + numpy.random.default_rng().random(1).tolist())\n" + TRAIN
+        first, again, other = (self.trial(12, source, seed_offset=offset).out.split("\n")[0] for offset in (1, 1, 2))
+        self.assertEqual(first, again)
+        self.assertEqual(len(set(json.loads(first) + json.loads(other))), 6)
+
     def test_without_a_trial_the_program_ends_in_order(self):
         outcome = self.run_forked(MODEL + TRAIN, environment={"FULLWATT_STEPS": "25", "FULLWATT_WINDOWS": "off"})
         self.assertIn("saved in finally", outcome.out)

@@ -5,7 +5,8 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import accumulation, backward, batch, cache, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
+from . import accumulation, backward, batch, cache, channels_last, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
+from .as_written import AsWritten
 from .report import Report
 from .target import Target
 
@@ -19,7 +20,7 @@ FIXES = {
     "gc-freeze": collector.freeze,
     "bf16": precision.bf16,
     "fp16": precision.fp16,
-    "channels-last": models.channels_last,
+    "channels-last": channels_last.channels_last,
     "compile": models.compile,
     "cuda-graphs": graphs.cuda_graphs,
     "backward-inline": backward.inline,
@@ -60,17 +61,20 @@ class Tools:
         self._fixes = [entry["id"] for entry in plan["fixes"]]
         Target(torch, agent, inputs).hold(plan.get("made_for", {}), self.refuse)
         self.turns = turns(self.report)
-        self.models = models.Models(torch, inputs, self.report, self.turns, lambda: self.is_refused)
-        self.loaders = loaders.Loaders(torch, agent, self.patches, self.report)
+        self.models = models.Models(self, inputs)
+        self.as_written = AsWritten(torch, self.patches)
+        self.loaders = loaders.Loaders(self)
 
     def refuse(self, why):
         """The plan is for another training: everything goes back to how the program has it."""
         self.is_refused = True
-        self.patches.restore()
-        for name in self._fixes:
-            self.report.refused(name, why)
-        self.report.close()
-        say("the plan is refused: %s; the training goes on without it" % why)
+        try:
+            self.patches.restore()
+        finally:
+            for name in self._fixes:
+                self.report.refused(name, why)
+            self.report.close()
+            say("the plan is refused: %s; the training goes on without it" % why)
 
 
 def read(path):

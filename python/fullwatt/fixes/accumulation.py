@@ -56,9 +56,12 @@ class PartIterator:
         return self
 
     def __next__(self):
+        if self._is_over():
+            rest = [index for part, _ in self._left for index in part]
+            self._left.clear()
+            return rest or next(self._batches)
         if not self._left:
-            batch = next(self._batches)
-            self._left.extend([(batch, WHOLE)] if self._is_over() else split(batch, self._parts))
+            self._left.extend(split(next(self._batches), self._parts))
         part, place = self._left.popleft()
         self.places.append(place)
         return part
@@ -81,7 +84,8 @@ class Accumulation:
     """Knows which part the program is at, and holds back what belongs to the end of a batch."""
 
     def __init__(self, tools, parts):
-        self._torch, self._report, self._agent, self._patches = tools.torch, tools.report, tools.agent, tools.patches
+        self._tools = tools
+        self._torch, self._report, self._patches = tools.torch, tools.report, tools.patches
         self._parts = parts
         self._why_off = ""
         self._share, self._is_last = WHOLE
@@ -95,7 +99,8 @@ class Accumulation:
 
     def _install(self):
         torch, replace = self._torch, self._patches.replace
-        change_training_loaders(self._patches, torch, self._agent, self._take)
+        self._patches.on_restore(lambda: self._stop("the plan is refused"))
+        change_training_loaders(self._tools, self._take)
         replace(torch.utils.data.DataLoader, "_index_sampler", self._splitting)
         replace(torch.utils.data.DataLoader, "__iter__", self._beginning)
         replace(sys.modules["torch.utils.data.dataloader"]._BaseDataLoaderIter, "__next__", self._coming)
@@ -118,6 +123,7 @@ class Accumulation:
             if self._report.state(NAME) != "in-force":
                 self._report.refused(NAME, "the loader does not make batches")
             return
+        self._tools.as_written.group(loader)
         self._loaders.put(loader, True)
 
     def _splitting(self, original):
@@ -184,7 +190,7 @@ class Accumulation:
         return optimizer_parameters(optimizer) if optimizer is not None else []
 
     def _stop(self, why):
-        """Batches come whole again; a part that is on its way already is a batch of its own."""
+        """Batches come whole again; a part that is on its way already is a batch of its own, and so is what is left of its batch."""
         self._gathers = False
         if not self._why_off:
             self._why_off = why
@@ -193,6 +199,8 @@ class Accumulation:
     def _making(self, original):
         def __init__(optimizer, *args, **kwargs):
             original(optimizer, *args, **kwargs)
+            if self._tools.is_refused:
+                return
             if self._optimizer() is not None:
                 self._stop("the program has several optimisers, whose gradients may meet")
             elif isinstance(optimizer, self._torch.optim.LBFGS):

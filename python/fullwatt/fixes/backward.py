@@ -32,3 +32,4 @@ def inline(tools, _):
         turn(False)
     report.waiting(NAME, "until the first backward pass")
     tools.patches.replace(torch.autograd, "backward", make)
+    tools.patches.on_restore(lambda: turn(False))

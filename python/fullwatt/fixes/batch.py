@@ -1,14 +1,16 @@
 """Another batch size, with the user's consent: another training, and with it a learning rate that fits."""
 
 from ..weak import Known
+from .learning_rate import LearningRates
 
 NAME = "batch-size"
 
 
 def batch_size(tools, entry):
-    """The loaders that are read for training get it."""
+    """The loaders that are read for training get it, and with the first of them the learning rate follows."""
     torch, report = tools.torch, tools.report
     size, factor = int(entry["size"]), float(entry.get("learning_rate") or 1)
+    rates = LearningRates(tools, factor) if factor != 1 else None
 
     def change(loader):
         why = why_not(torch, loader, size)
@@ -16,21 +18,24 @@ def batch_size(tools, entry):
             if report.state(NAME) != "in-force":
                 report.refused(NAME, why)
             return
-        report.in_force(NAME, "%d instead of %d%s" % (size, loader.batch_size, ", learning rate × %g" % factor if factor != 1 else ""))
-        vars(loader.batch_sampler)["batch_size"] = vars(loader)["batch_size"] = size
+        own = loader.batch_sampler
+        tools.as_written.group(loader)
+        tools.as_written.change(loader, {"batch_sampler": torch.utils.data.BatchSampler(own.sampler, size, own.drop_last),
+                                         "batch_size": size if loader.batch_size is not None else None})  # fmt: skip
+        if rates is not None:
+            rates.scale()
+        report.in_force(NAME, "%d instead of %d%s" % (size, own.batch_size, ", learning rate × %g" % factor if factor != 1 else ""))
 
-    change_training_loaders(tools.patches, torch, tools.agent, change)
-    if factor != 1:
-        tools.patches.replace(torch.optim.Optimizer, "__init__", lambda original: make_optimizer_init(tools, original, factor))
+    change_training_loaders(tools, change)
     report.waiting(NAME, "until a loader is read")
 
 
-def change_training_loaders(patches, torch, agent, change):
+def change_training_loaders(tools, change):
     """Calls `change(loader)` once: where a loader shuffles when it is made, so that its length is right; otherwise when an epoch with gradients begins."""
-    seen = Known()
+    torch, agent, seen = tools.torch, tools.agent, Known()
 
     def change_once(loader):
-        if seen.get(loader) is None:
+        if seen.get(loader) is None and not tools.is_refused:
             seen.put(loader, True)
             change(loader)
 
@@ -50,25 +55,8 @@ def change_training_loaders(patches, torch, agent, change):
 
         return __iter__
 
-    patches.replace(torch.utils.data.DataLoader, "__init__", make_init)
-    patches.replace(torch.utils.data.DataLoader, "__iter__", make_iter)
-
-
-def make_optimizer_init(tools, original, factor):
-    """Before any schedule looks at it."""
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        tools.agent.attempt(scale, self, factor)
-
-    return __init__
-
-
-def scale(optimizer, factor):
-    """The learning rates of all groups, and of those that are added later."""
-    for settings in [optimizer.defaults] + optimizer.param_groups:
-        if isinstance(settings.get("lr"), (int, float)):
-            settings["lr"] *= factor
+    tools.patches.replace(torch.utils.data.DataLoader, "__init__", make_init)
+    tools.patches.replace(torch.utils.data.DataLoader, "__iter__", make_iter)
 
 
 def is_shuffled(torch, loader):
@@ -79,8 +67,8 @@ def why_not(torch, loader, size):
     """Why a loader cannot have it; empty when it can."""
     if type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
         return "the loader does not make its batches by size"
-    if loader.batch_size == size:
+    if loader.batch_sampler.batch_size == size:
         return "the loader has it already"
-    if len(loader.sampler) < 2 * size:
-        return "the data set has %d samples only" % len(loader.sampler)
+    if len(loader.batch_sampler.sampler) < 2 * size:
+        return "the data set has %d samples only" % len(loader.batch_sampler.sampler)
     return ""

@@ -2,24 +2,62 @@
 
 import gc
 
+NAME = "gc-freeze"
 RARELY = 1000  # collections of the middle generation for one full one; Python's own is 10
 
 
 def freeze(tools, _):
     """From the steady state on."""
-    report = tools.report
+    freezing = Freezing(tools)
+    tools.report.waiting(NAME, "until the training is steady")
+    tools.agent.at_steady.append(freezing.begin)
+    tools.agent.at_look.append(freezing.look)
 
-    def steady():
-        if tools.is_refused:
+
+class Freezing:
+    """What was set, and whether the program has set it otherwise since."""
+
+    def __init__(self, tools):
+        self._tools, self._report = tools, tools.report
+        self._what = ""
+        self._thresholds = None
+        self._is_thawed = False
+
+    def begin(self):
+        if self._tools.is_refused:
             return
         if not gc.isenabled():
-            report.refused("gc-freeze", "the program has switched the collector off")
+            self._report.refused(NAME, "the program has switched the collector off")
             return
         gc.collect()
         gc.freeze()
         young, middle, old = gc.get_threshold()
         gc.set_threshold(young, middle, max(old, RARELY))
-        report.in_force("gc-freeze", "%d objects are left out of full collections" % gc.get_freeze_count())
+        self._thresholds = gc.get_threshold()
+        self._what = "%d objects are left out of full collections" % gc.get_freeze_count()
+        self._tools.patches.replace(gc, "unfreeze", self._thawing)  # to count what is frozen would take as long as a collection
+        self._report.in_force(NAME, self._what)
 
-    report.waiting("gc-freeze", "until the training is steady")
-    tools.agent.at_steady.append(steady)
+    def _thawing(self, original):
+        def unfreeze():
+            self._is_thawed = True
+            original()
+
+        return unfreeze
+
+    def look(self):
+        """Whether it is still in force."""
+        if self._thresholds is None:
+            return
+        why = self._why_not()
+        if why:
+            self._report.undone(NAME, "the program has " + why)
+        else:
+            self._report.in_force(NAME, self._what)
+
+    def _why_not(self):
+        if not gc.isenabled():
+            return "switched the collector off"
+        if self._is_thawed:
+            return "called gc.unfreeze()"
+        return "set other thresholds" if gc.get_threshold() != self._thresholds else ""

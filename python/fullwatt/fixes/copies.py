@@ -30,6 +30,7 @@ def non_blocking(tools, _):
     report.waiting("non-blocking", "until a copy from pinned memory is made")
     for name in ("to", "cuda"):
         tools.patches.replace(torch.Tensor, name, make)
+    tools.patches.on_restore(lambda: turn(False))
 
 
 def goes_to_gpu(torch, copy, args, kwargs):

@@ -31,6 +31,7 @@ def to_none(tools, _):
 
     patches.replace(torch.autograd, "backward", make_backward)
     sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(lambda *_: owed.pay())
+    patches.on_restore(letting.end)
     if tools.turns.takes(NAME, letting.turn):
         letting.turn(False)
     tools.report.waiting(NAME, "until gradients are filled with zeros")
@@ -98,10 +99,14 @@ class Letting:
             return False
         return not (parameters and parameters[0].is_cuda and self._torch.cuda.is_current_stream_capturing())
 
-    def _give_up(self, why):
-        """For all of them: what one keeps may be another's."""
+    def end(self):
+        """Gradients are filled with zeros again, also by those who have got hold of a zero_grad of ours."""
         self._has_given_up = True
         self._owed.pay()
+
+    def _give_up(self, why):
+        """For all of them: what one keeps may be another's."""
+        self.end()
         (self._report.undone if self._report.state(NAME) == "in-force" else self._report.refused)(NAME, why)
 
     def _why_not(self, parameters):

@@ -7,8 +7,8 @@ like the captured one; all others run as they are.
 import weakref
 
 from . import clipping
+from .model_state import State
 from .models import GRAPH, Refused, hooks_of
-from .random_state import RandomState
 
 NAME = "cuda-graphs"
 ALIKE = 3  # calls in a row with the same inputs before one is captured
@@ -300,36 +300,3 @@ def make_function(torch, captured):
             return captured.backward(gradients)
 
     return GraphedModel
-
-
-class State:
-    """What a pass over a model may change besides computing: buffers, random numbers, attributes of its modules."""
-
-    def __init__(self, torch, module):
-        self._torch = torch
-        self._module = module
-        self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-        self._random, self._on_gpu = RandomState(torch), torch.cuda.get_rng_state()
-        self._attributes = attributes(module)
-
-    def is_changed(self):
-        """Whether an attribute of a module has another value now."""
-        return attributes(self._module) != self._attributes
-
-    def restore(self):
-        """Puts everything back; tells what was changed that a graph would not change again."""
-        with self._torch.no_grad():
-            for buffer, value in self._buffers:
-                buffer.copy_(value)
-        counts = self.is_changed()
-        for part, values in zip(self._module.modules(), self._attributes):
-            vars(part).update(values)
-        self._torch.cuda.set_rng_state(self._on_gpu)
-        if self._random.put_back():
-            return "it draws random numbers on the CPU"
-        return "its modules count or remember something in Python" if counts else ""
-
-
-def attributes(module):
-    """The plain values that each of the modules holds."""
-    return [{key: value for key, value in vars(part).items() if isinstance(value, (bool, int, float, str, tuple)) or value is None} for part in module.modules()]

@@ -6,11 +6,10 @@ from ..weak import Known
 class Loaders:
     """Changes a loader's settings before it makes its iterator. Loaders that are read without gradients are evaluations and stay as they are."""
 
-    def __init__(self, torch, agent, patches, report):
-        self._torch = torch
-        self._agent = agent
-        self._patches = patches
-        self._report = report
+    def __init__(self, tools):
+        self._tools = tools
+        self._torch = tools.torch
+        self._report = tools.report
         self._changes = {}
         self._seen = Known()
         self._was_renewed = Known()  # loaders that made a new iterator in every epoch before
@@ -18,17 +17,19 @@ class Loaders:
     def add(self, name, change):
         """`change(loader)` gives the settings to put into the loader, or why it must stay."""
         if not self._changes:
-            self._patches.replace(self._torch.utils.data.DataLoader, "__iter__", self._make_iter)
+            self._tools.patches.replace(self._torch.utils.data.DataLoader, "__iter__", self._make_iter)
         self._changes[name] = change
         self._report.waiting(name, "until a loader is read")
 
     def _make_iter(self, original):
-        loaders = self
+        loaders, tools = self, self._tools
 
         def __iter__(self):
+            if tools.is_refused:
+                return original(self)
             if loaders._seen.get(self) is None and loaders._torch.is_grad_enabled():
                 loaders._seen.put(self, True)
-                loaders._agent.attempt(loaders._change, self)
+                tools.agent.attempt(loaders._change, self)
             elif self._iterator is not None and loaders._was_renewed.get(self):
                 draw_seed(loaders._torch, self)
             return original(self)
@@ -44,7 +45,7 @@ class Loaders:
                 if self._report.state(name) != "in-force":
                     self._report.refused(name, answer)
                 continue
-            vars(loader).update(answer)
+            self._tools.as_written.change(loader, answer)
             if answer.get("persistent_workers"):
                 self._was_renewed.put(loader, True)
             self._report.in_force(name, ", ".join("%s=%s" % item for item in answer.items()))

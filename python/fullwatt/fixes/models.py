@@ -4,26 +4,30 @@ Torch itself has the place for that function: `_compiled_call_impl`, which Modul
 """
 
 import sys
+import weakref
 
 from ..weak import Known
-from .optimizers import Layouts
+from .model_state import State
+from .outputs import Unreachable
 
-GRAPH, INPUT, PRECISION, COMPILER = range(4)  # from the outside in
+GRAPH, INPUT, PRECISION, COMPILER = range(4)  # from the outside in; all but PRECISION tell themselves when they are in force
 
 
 class Models:
     """The outermost modules of the program and the layers around their calls."""
 
-    def __init__(self, torch, inputs, report, turns, is_refused):
-        self._torch = torch
+    def __init__(self, tools, inputs):
+        self._tools = tools
+        self._torch = tools.torch
         self._inputs = inputs
-        self._report = report
-        self._turns = turns
-        self._is_refused = is_refused
+        self._report = tools.report
+        self._turns = tools.turns
         self._layers = {}
         self._turning = []  # those that take turns
         self._known = Known()
+        self._changed = []  # weak references to each model and to the call in front of its own, and the names of its layers
         inputs.at_module.append(self._found)
+        tools.agent.at_look.append(self._look)
 
     def add(self, name, place, make, prepare=None):
         """A layer: `make(module, call)` gives the call that stands in front, or raises Refused; `prepare(module, on)` changes the module itself."""
@@ -47,24 +51,42 @@ class Models:
         return self._inputs.done
 
     def _found(self, module):
-        if self._known.get(module) is not None or not self._layers or self._is_refused():
+        if self._known.get(module) is not None or not self._layers or self._tools.is_refused:
             return
         self._known.put(module, True)
         why = why_not(self._torch, module)
-        call, inner = getattr(module, "_compiled_call_impl", None) or module._call_impl, None
+        call, inner, names = getattr(module, "_compiled_call_impl", None) or module._call_impl, None, []
         for place in sorted(self._layers, reverse=True):
             layer = self._layers[place]
             try:
                 if why:
                     raise Refused(why)
                 call = inner = layer.around(module, call)
-                if place not in (COMPILER, GRAPH):  # these come later
+                names.append(layer.name)
+                if place == PRECISION:
                     self._report.in_force(layer.name, "around " + type(module).__name__)
             except Refused as reason:
                 if self._report.state(layer.name) != "in-force":
                     self._report.refused(layer.name, str(reason))
         if inner is not None:
             module._compiled_call_impl = inner
+            self._changed.append((weakref.ref(module), weakref.ref(inner), names))
+
+    def leave(self, module, name, tell, why):
+        """A model goes without this layer from now on: `tell(name, why)` is for the last one."""
+        for known, _, names in self._changed:
+            if known() is module and name in names:
+                names.remove(name)
+        if not any(name in names for known, _, names in self._changed if known() is not None):
+            tell(name, why)
+
+    def _look(self):
+        """Whether the calls are still where they were put."""
+        for known, inner, names in self._changed:
+            module = known()
+            if module is not None and names and module._compiled_call_impl is not inner():
+                for name in [name for name in names if self._report.state(name) == "in-force"]:
+                    self.leave(module, name, self._report.undone, "the program has compiled %s, or put another call in its place" % type(module).__name__)
 
 
 class Layer:
@@ -85,9 +107,10 @@ class Layer:
             self._prepare(module, True)
             return changed
         self._modules.append(module)
+        own = getattr(changed, "own", call)
 
         def one_of_both(*args, **kwargs):
-            return (changed if self.is_on else call)(*args, **kwargs)
+            return (changed if self.is_on else own)(*args, **kwargs)
 
         return one_of_both
 
@@ -100,6 +123,46 @@ class Layer:
 
 class Refused(Exception):
     """Why a fix is not for this model."""
+
+
+class Fixed:
+    """The changed call of a model, with results that look as before. Where they cannot, the model is called once more, as it is, and so from then on."""
+
+    def __init__(self, tools, name, module, own, changed, look_as_before, undo=lambda: None):
+        self._tools, self._name, self._module = tools, name, module
+        self.own = own
+        self._changed = changed
+        self._look_as_before = look_as_before  # takes what the changed call returned
+        self._undo = undo
+        self._seen = set()  # whether the model trains and whether with gradients: each may return something else
+        self.is_off = False
+
+    def __call__(self, *args, **kwargs):
+        if self.is_off:
+            return self.own(*args, **kwargs)
+        before = self._before()
+        result = self._changed(*args, **kwargs)
+        try:
+            return self._look_as_before(result)
+        except Exception as error:
+            self.is_off = True
+            self._tools.agent.attempt(self._give_up, error, before)
+        return self.own(*args, **kwargs)
+
+    def _before(self):
+        """The model before a call of a new kind; None at all others."""
+        kind = self._module.training, self._tools.torch.is_grad_enabled()
+        if kind in self._seen:
+            return None
+        self._seen.add(kind)
+        return self._tools.agent.attempt(State, self._tools.torch, self._module)
+
+    def _give_up(self, error, before):
+        self._undo()
+        if before is not None:
+            before.restore()
+        why = str(error) if isinstance(error, Unreachable) else "what it returns cannot be changed: %s" % type(error).__name__
+        self._tools.models.leave(self._module, self._name, self._tools.report.refused, why)
 
 
 def why_not(torch, module):
@@ -119,49 +182,6 @@ def hooks_of(module):
     if any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks for part in module.modules()):
         return "it has hooks"
     return "its parameters have hooks" if any(parameter._backward_hooks for parameter in module.parameters()) else ""
-
-
-def each_tensor(torch, value, change):
-    """The same structure with every tensor changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    return torch.utils._pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
-
-
-def channels_last(tools, _):
-    """Convolutions over images whose channels lie beside each other, as tensor cores want them."""
-    torch, layouts = tools.torch, Layouts(tools)
-
-    def make(module, call):
-        layers = [layer for layer in module.modules() if isinstance(layer, (torch.nn.Conv2d, torch.nn.ConvTranspose2d))]
-        if not layers:
-            raise Refused("it has no two-dimensional convolution")
-        if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
-            raise Refused("%s has laid out its gradients already" % type(module).__name__)
-        return in_channels_last(torch, call)
-
-    def prepare(module, on):
-        module.to(memory_format=torch.channels_last if on else torch.contiguous_format)
-        layouts.follow()
-
-    tools.models.add("channels-last", INPUT, make, prepare)
-
-
-def in_channels_last(torch, call):
-    """A call whose images come in that order, and whose results are in torch's usual one."""
-    last, usual = torch.channels_last, torch.contiguous_format
-
-    def come_in(tensor):
-        return tensor.contiguous(memory_format=last) if tensor.dim() == 4 and tensor.is_floating_point() else tensor
-
-    def go_out(tensor):
-        return tensor.contiguous(memory_format=usual) if tensor.dim() == 4 else tensor
-
-    def call_in_channels_last(*args, **kwargs):
-        args, kwargs = each_tensor(torch, (args, kwargs), come_in)
-        return each_tensor(torch, call(*args, **kwargs), go_out)
-
-    return call_in_channels_last
 
 
 def compile(tools, entry):

@@ -6,44 +6,113 @@ import weakref
 from ..describe import optimizer_parameters
 from ..weak import Known
 
+NAME = "fused-optimizer"
 STRIPPED = ("fused", "foreach")
 
 
 def fused(tools, _):
     """In the first steps every optimiser that can is switched over; a hook that stayed would be traced by a compiler."""
-    torch, report = tools.torch, tools.report
-    switched = Known()
+    fusing = Fusing(tools)
     module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+    tools.agent.at_steady.append(module.register_optimizer_step_pre_hook(fusing.before_step).remove)
+    tools.agent.at_look.append(fusing.look)
+    tools.patches.replace(tools.torch.optim.Optimizer, "add_param_group", fusing.adding)
+    tools.report.waiting(NAME, "until the first step")
 
-    def before_step(optimizer, *_):
-        if switched.get(optimizer) is None and not tools.is_refused:
-            switched.put(optimizer, True)
-            tools.agent.attempt(switch, optimizer)
 
-    def switch(optimizer):
-        why = why_not(torch, optimizer)
+class Fusing:
+    """The optimisers that were switched over, and what the program has set for each of their groups."""
+
+    def __init__(self, tools):
+        self._tools, self._torch, self._report = tools, tools.torch, tools.report
+        self._seen = Known()
+        self._own = weakref.WeakKeyDictionary()
+        self._turning = []
+        self._takes_turns = tools.turns.takes(NAME, self._turn)
+
+    def before_step(self, optimizer, *_):
+        """A step of an optimiser that may be a new one."""
+        if self._seen.get(optimizer) is None and not self._tools.is_refused:
+            self._seen.put(optimizer, True)
+            self._tools.agent.attempt(self._switch, optimizer)
+
+    def _switch(self, optimizer):
+        why = "%s is fused already" % type(optimizer).__name__ if is_fused(optimizer, any) else why_not(self._torch, optimizer)
         if why:
-            if report.state("fused-optimizer") != "in-force":
-                report.refused("fused-optimizer", why)
+            if self._report.state(NAME) != "in-force":
+                self._report.refused(NAME, why)
             return
-        before = [{name: group.get(name) for name in STRIPPED} for group in optimizer.param_groups]
-        if in_turns:
-            found.append((optimizer, before))
+        if self._takes_turns:
+            self._turning.append((optimizer, settings_of(optimizer)))
             return
-        fuse(torch, optimizer)
+        self._own[optimizer] = settings_of(optimizer)
+        self._fuse(optimizer)
+        keep_out_of_checkpoints(optimizer, self._own[optimizer])
+        if hasattr(optimizer, "register_load_state_dict_post_hook"):
+            optimizer.register_load_state_dict_post_hook(lambda optimizer: self._tools.agent.attempt(self._loaded, optimizer))
+        self._report.in_force(NAME, type(optimizer).__name__)
+
+    def _turn(self, on):
+        for optimizer, own in self._turning:
+            fuse(self._torch, optimizer) if on else unfuse(self._torch, optimizer, own)
+
+    def _fuse(self, optimizer):
+        fuse(self._torch, optimizer)
         optimizer._step_supports_amp_scaling = True
-        keep_out_of_checkpoints(optimizer, before)
-        report.in_force("fused-optimizer", type(optimizer).__name__)
 
-    found = []
+    def _loaded(self, optimizer):
+        """A checkpoint brings settings, and counts its steps where they were counted when it was written; what else it holds is the same for both forms."""
+        own = self._own.get(optimizer)
+        if own is None:
+            return
+        own[:] = settings_of(optimizer)
+        why = why_not(self._torch, optimizer)
+        if why:
+            self._lose(optimizer, "the program has loaded a state, and " + why)
+        else:
+            self._fuse(optimizer)
 
-    def turn(on):
-        for optimizer, before in found:
-            fuse(torch, optimizer) if on else unfuse(torch, optimizer, before)
+    def adding(self, original):
+        """add_param_group: a new group is like the others, or none of them can stay fused."""
 
-    in_turns = tools.turns.takes("fused-optimizer", turn)
-    report.waiting("fused-optimizer", "until the first step")
-    tools.agent.at_steady.append(module.register_optimizer_step_pre_hook(before_step).remove)
+        def add_param_group(optimizer, *args, **kwargs):
+            original(optimizer, *args, **kwargs)
+            if optimizer in self._own:
+                self._tools.agent.attempt(self._added, optimizer)
+
+        return add_param_group
+
+    def _added(self, optimizer):
+        own = self._own[optimizer]
+        own.extend(settings_of(optimizer)[len(own):])
+        why = why_not(self._torch, optimizer)
+        if why:
+            unfuse(self._torch, optimizer, own)
+            self._lose(optimizer, "the program has added parameters, and " + why)
+        else:
+            self._fuse(optimizer)
+
+    def _lose(self, optimizer, why):
+        """It is not fused any more: a gradient scaler of the program's must not leave its part to it, and a checkpoint has what it has."""
+        vars(optimizer).pop("_step_supports_amp_scaling", None)
+        self._own.pop(optimizer).clear()
+        if not self._own:
+            self._report.undone(NAME, why)
+
+    def look(self):
+        """Whether the program has set something else."""
+        for optimizer in list(self._own):
+            if not is_fused(optimizer, all):
+                self._lose(optimizer, "the program has set fused to something else")
+
+
+def is_fused(optimizer, how_many):
+    """Whether any or all of its groups are."""
+    return how_many(group.get("fused") for group in optimizer.param_groups)
+
+
+def settings_of(optimizer):
+    return [{name: group.get(name) for name in STRIPPED} for group in optimizer.param_groups]
 
 
 def why_not(torch, optimizer):
@@ -54,8 +123,6 @@ def why_not(torch, optimizer):
     group = optimizer.param_groups[0]
     if "fused" not in group:
         return "%s has no fused form in torch %s" % (name, torch.__version__)
-    if any(some.get("fused") for some in optimizer.param_groups):
-        return "%s is fused already" % name
     if any(some.get("differentiable") or some.get("capturable") for some in optimizer.param_groups):
         return "%s is differentiable or capturable" % name
     devices = {parameter.device.type for parameter in parameters}
@@ -105,6 +172,7 @@ class Layouts:
     """Optimisers whose parameters change their layout. Torch has fast ways only where gradients and moments lie in memory as their parameters do, and a fused one fails otherwise."""
 
     def __init__(self, tools):
+        self._tools = tools
         self._torch = tools.torch
         self._seen = weakref.WeakSet()
         module = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
@@ -112,7 +180,7 @@ class Layouts:
 
     def _meet(self, optimizer):
         """Before its first step it may have moments of a checkpoint."""
-        if optimizer not in self._seen:
+        if optimizer not in self._seen and not self._tools.is_refused:
             self._seen.add(optimizer)
             lay_like_parameters(self._torch, optimizer)
 

@@ -1,13 +1,24 @@
 """The forward pass of models in 16 bits, by autocast; what they return has the dtype it would have without."""
 
-from .models import PRECISION, Refused, each_tensor
+from .models import PRECISION, Fixed, Refused
+from .outputs import each_tensor
 from .scaler import Scaler
 
 
 def bf16(tools, _):
     """bfloat16 has the range of float32: no gradient is lost."""
     torch = tools.torch
-    tools.models.add("bf16", PRECISION, lambda module, call: in_half(torch, call, device_of(torch, module), torch.bfloat16))
+
+    def make(module, call):
+        device = device_of(torch, module)
+        half, is_on = in_half(tools, "bf16", module, call, device, torch.bfloat16), autocast_question(torch, device)
+
+        def call_in_bf16(*args, **kwargs):
+            return (call if is_on() else half)(*args, **kwargs)
+
+        return call_in_bf16
+
+    tools.models.add("bf16", PRECISION, make)
 
 
 def fp16(tools, _):
@@ -16,11 +27,11 @@ def fp16(tools, _):
 
     def make(module, call):
         device = device_of(torch, module)
-        half, is_on = in_half(torch, call, device, torch.float16), autocast_question(torch, device)
+        half, is_on = in_half(tools, "fp16", module, call, device, torch.float16), autocast_question(torch, device)
         scaler.know(module)
 
         def call_in_fp16(*args, **kwargs):
-            may = not is_on() and scaler.may_pass((*args, *kwargs.values()))
+            may = not half.is_off and not is_on() and scaler.may_pass((*args, *kwargs.values()))
             return (half if may else call)(*args, **kwargs)
 
         return call_in_fp16
@@ -36,18 +47,18 @@ def device_of(torch, module):
     return next(module.parameters()).device.type
 
 
-def in_half(torch, call, device, dtype):
-    """A call under autocast; a program's own autocast stands."""
-    is_on = autocast_question(torch, device)
+def in_half(tools, name, module, call, device, dtype):
+    """A call under autocast, for when the program has none of its own."""
+    torch = tools.torch
 
     def call_in_half(*args, **kwargs):
-        if is_on():
-            return call(*args, **kwargs)
         with torch.autocast(device, dtype):
-            result = call(*args, **kwargs)
+            return call(*args, **kwargs)
+
+    def in_float32(result):
         return each_tensor(torch, result, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
 
-    return call_in_half
+    return Fixed(tools, name, module, call, call_in_half, in_float32)
 
 
 def autocast_question(torch, device):

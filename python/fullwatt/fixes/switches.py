@@ -31,10 +31,12 @@ class Switch:
     def __init__(self, tools, name, setting, what, is_in_force=None):
         self._tools = tools
         self._name = name
+        self._setting = setting
         self._is_in_force = is_in_force or setting.is_in_force
         self._what = what
+        self._own = {}  # what the program has set meanwhile: how to set it, by its name
         setting.turn(True)
-        tools.patches.on_restore(lambda: setting.turn(False), name)
+        tools.patches.on_restore(self._put_back, name)
         self.check()
         tools.agent.at_steady.append(self.check)
         tools.agent.at_look.append(self.check)
@@ -48,6 +50,7 @@ class Switch:
                 return original.__get__(instance, kind)
 
             def __set__(self, instance, value):
+                switch.note(name, lambda: setattr(instance, name, value))
                 if value != wanted:
                     switch.overrode("%s = %r" % (name, value))
 
@@ -55,19 +58,32 @@ class Switch:
 
     def hold_function(self, owner, name, wanted):
         """A function that sets it by its argument."""
-        switch, agent = self, self._tools.agent
+        switch, tools = self, self._tools
 
         def make(original):
             def setter(*args, **kwargs):
                 value = next(iter([*args, *kwargs.values()]), None)
-                if agent.is_child:  # torch itself sets the threads of a loader's workers
-                    original(value)
-                elif value != wanted:
+                if tools.agent.is_child or tools.is_refused:  # torch itself sets the threads of a loader's workers
+                    return original(*args, **kwargs)
+                switch.note(name, lambda: original(*args, **kwargs))
+                if value != wanted:
                     switch.overrode("%s(%r)" % (name, value))
 
             return setter
 
         self._tools.patches.replace(owner, name, make, self._name)
+
+    def note(self, name, set_it):
+        """The program has set something, which must wait until the plan is refused; nothing where it takes that back."""
+        self._own.pop(name, None)
+        if set_it is not None:
+            self._own[name] = set_it
+
+    def _put_back(self):
+        """As it would be by now without the plan."""
+        self._setting.turn(False)
+        for set_it in self._own.values():
+            set_it()
 
     def overrode(self, what):
         """The program has set something else, which is dropped for the plan's."""
@@ -118,8 +134,9 @@ def hold_matmul(tools, switch, owner):
     def make(original):
         def __setattr__(self, name, value):
             if name not in ("allow_tf32", "fp32_precision"):
-                original(self, name, value)
-            elif value not in (True, "tf32"):
+                return original(self, name, value)
+            switch.note("matmul." + name, lambda: original(self, name, value))
+            if value not in (True, "tf32"):
                 switch.overrode("matmul.%s = %r" % (name, value))
 
         return __setattr__
@@ -163,24 +180,38 @@ def anomaly_off(tools, _):
     setting = Setting(torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False)
     switch = Switch(tools, "anomaly-off", setting, "anomaly detection")
     for owner, name in ((torch.autograd, "set_detect_anomaly"), (torch.autograd, "detect_anomaly")):
-        tools.patches.replace(owner, name, lambda original: off(original, switch))
+        tools.patches.replace(owner, name, lambda original: off(original, switch, tools))
 
 
-def off(original, switch):
-    """The same context manager, which changes nothing."""
+def off(original, switch, tools):
+    """The same context manager, which changes nothing before the plan is refused."""
+    has_mode = "mode" in original.__init__.__code__.co_varnames
 
     class Off(original):
         def __init__(self, *args, **kwargs):
-            super().__init__(*((False,) if "mode" in original.__init__.__code__.co_varnames else ()))
+            if tools.is_refused:
+                super().__init__(*args, **kwargs)
+                return
+            super().__init__(*((False,) if has_mode else ()))
             self.prev = False
-            if "mode" not in original.__init__.__code__.co_varnames or (args + tuple(kwargs.values()) + (True,))[0]:
+            is_wanted = not has_mode or bool((args + tuple(kwargs.values()) + (True,))[0])
+            if is_wanted:
                 switch.overrode(original.__name__)
+            if has_mode:
+                self._note(is_wanted)
 
         def __enter__(self):
-            return None
+            if tools.is_refused:
+                super().__enter__()
+            elif not has_mode:
+                self._note(True)
 
-        def __exit__(self, *_):
-            return None
+        def __exit__(self, *args):
+            super().__exit__(*args)
+            switch.note("anomaly", None)
+
+        def _note(self, is_wanted):
+            switch.note("anomaly", lambda: tools.torch.autograd.set_detect_anomaly(is_wanted))
 
     return Off
 

@@ -20,7 +20,7 @@ def sample_cache(tools, entry):
 
     def make(original):
         def __iter__(self):
-            iterator = tools.agent.attempt(caches.iterator, self) if torch.is_grad_enabled() else None
+            iterator = tools.agent.attempt(caches.iterator, self) if torch.is_grad_enabled() and not tools.is_refused else None
             return original(self) if iterator is None else iterator
 
         return __iter__

@@ -12,11 +12,12 @@ MOST_AT_ONCE = 4_000_000  # samples of an epoch whose order is looked up as a wh
 
 
 class Packed:
-    """The samples of a data set, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order."""
+    """The samples of a data set of `length`, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order."""
 
-    def __init__(self, tools, leaves, form, rows, audits):
+    def __init__(self, tools, leaves, length, form, rows, audits):
         self._tools = tools
         self._leaves = leaves
+        self._length = length
         self._form = form
         self._rows = rows
         self._audits = audits
@@ -28,7 +29,7 @@ class Packed:
 
     def place(self, most_bytes, goes_ahead):
         """Samples may go to the GPU, as many bytes of them; others ahead of their steps."""
-        self.placement = Placement(self._tools.torch, self._leaves, most_bytes, goes_ahead)
+        self.placement = Placement(self._tools.torch, self._leaves, self._length, most_bytes, goes_ahead)
 
     def tell(self, text, once_s):
         """It serves."""
@@ -86,7 +87,8 @@ def make_iterator_class(torch):
             self._may_go_ahead = may_go_ahead
             self._ahead = None
             self._is_first = True
-            self._make = maker(torch, batches_of(self._sampler_iter, packed, is_known and len(loader.sampler) <= MOST_AT_ONCE), packed, self._pin_memory)
+            self.batches = Batches(self._sampler_iter, packed, is_known and len(loader.sampler) <= MOST_AT_ONCE)
+            self._make = maker(torch, self.batches, packed, self._pin_memory)
 
         def _next_data(self):
             packed = self._packed
@@ -110,17 +112,25 @@ def make_iterator_class(torch):
     return CachedIterator
 
 
-def batches_of(sampler, packed, at_once):
+class Batches:
     """The numbers of each batch's samples and where these lie. An order that is known from its first step on is looked up as a whole."""
-    if not at_once:
-        for indices in sampler:
-            yield indices, packed.order(indices).part(0, len(indices))
-        return
-    batches = list(sampler)
-    order, begin = packed.order([index for indices in batches for index in indices]), 0
-    for indices in batches:
-        yield indices, order.part(begin, begin + len(indices))
-        begin += len(indices)
+
+    def __init__(self, sampler, packed, at_once):
+        self._sampler_iter = sampler  # may be grouped anew: the samples and their order stay
+        self._packed = packed
+        self._at_once = at_once
+        self._order, self._begin = None, 0
+
+    def __next__(self):
+        if self._at_once and self._order is None:
+            batches = list(self._sampler_iter)
+            self._order = self._packed.order([index for indices in batches for index in indices])
+            self._sampler_iter = iter(batches)
+        indices = next(self._sampler_iter)
+        if not self._at_once:
+            return indices, self._packed.order(indices).part(0, len(indices))
+        begin, self._begin = self._begin, self._begin + len(indices)
+        return indices, self._order.part(begin, self._begin)
 
 
 def maker(torch, batches, packed, pins):

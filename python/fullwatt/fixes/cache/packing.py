@@ -29,7 +29,7 @@ def pack(tools, loader, most_bytes, workers):
     first, form = leaves_of(torch, fetch(torch, twin, [0]))
     order = upcoming(torch, loader, count)
     sample_bytes = sum(leaf.nelement() * leaf.element_size() for leaf in first)
-    size = len(order) * sample_bytes
+    size = count * sample_bytes  # of a whole training, also in a trial that packs less
     room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
     if size > room:
         raise Refused("its %d samples take %.1f GB, and there is room for %.1f" % (count, size / 1e9, room / 1e9))
@@ -44,7 +44,7 @@ def pack(tools, loader, most_bytes, workers):
                 raise Refused("its samples differ in form")
             copying.add(parts, length)
     rows = rows_of(torch, order, count)
-    return Packed(tools, leaves, form, rows, Audits(torch, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
+    return Packed(tools, leaves, count, form, rows, Audits(torch, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
 
 
 def room_for(torch, count, leaf):

@@ -43,11 +43,15 @@ class Places:
 
 
 class Placement:
-    """Learns which parts of the batches go to a GPU, and keeps their samples there; where they do not fit, and batches are made ahead of their steps, it sends these."""
+    """Learns which parts of the batches go to a GPU, and keeps their samples there; where they do not fit, and batches are made ahead of their steps, it sends these.
 
-    def __init__(self, torch, leaves, most_bytes, goes_ahead=False):
+    All `length` samples of the data set must fit, also in a trial that has packed some of them: it shows what a whole training would do.
+    """
+
+    def __init__(self, torch, leaves, length, most_bytes, goes_ahead=False):
         self._torch = torch
         self._leaves = leaves
+        self._length = length
         self._most_bytes = most_bytes
         self._goes_ahead = goes_ahead
         self._kind = make_kind(torch)
@@ -86,18 +90,18 @@ class Placement:
             return "no part of a batch is only sent to a GPU"
         free = min(int(SHARE_OF_FREE * self._torch.cuda.mem_get_info(self._sent[number])[0]) for number in wanted)
         room = min(self._most_bytes, free)
-        size = sum(self._leaves[number].nbytes for number in wanted)
+        sample_bytes = sum(self._leaves[number].nbytes // len(self._leaves[number]) for number in wanted)
+        size = self._length * sample_bytes
         if size > room:
             told = "the %.1f GB of them do not fit on the GPU, where there is room for %.1f" % (size / 1e9, room / 1e9)
-            return told + ("; batches are sent ahead of their steps" if self._send_ahead(wanted, free) else "")
+            return told + ("; batches are sent ahead of their steps" if self._send_ahead(wanted, sample_bytes, free) else "")
         for number in wanted:
             self._there[number] = self._leaves[number].to(self._sent[number])
-        return "%.1f GB of them on %s" % (size / 1e9, self._sent[wanted[0]])
+        return "%.1f GB of them on %s" % (sum(self._there[number].nbytes for number in wanted) / 1e9, self._sent[wanted[0]])
 
-    def _send_ahead(self, wanted, free):
+    def _send_ahead(self, wanted, sample_bytes, free):
         """Whether they are, from now on."""
-        batch = sum(self._leaves[number].nbytes // len(self._leaves[number]) for number in wanted) * self._longest
-        if not self._goes_ahead or (DEPTH + 2) * batch > free or len({self._sent[number] for number in wanted}) > 1:
+        if not self._goes_ahead or (DEPTH + 2) * self._longest * sample_bytes > free or len({self._sent[number] for number in wanted}) > 1:
             return False
         self._sender = Sender(self._torch, self._sent[wanted[0]])
         for number in wanted:
