@@ -8,6 +8,7 @@ from ..weak import Known
 
 NAME = "fused-optimizer"
 STRIPPED = ("fused", "foreach")
+SCALES = "_step_supports_amp_scaling"  # by this torch's gradient scaler knows who unscales gradients himself
 
 
 def fused(tools, _):
@@ -49,7 +50,7 @@ class Fusing:
         self._fuse(optimizer)
         keep_out_of_checkpoints(optimizer, self._own[optimizer])
         if hasattr(optimizer, "register_load_state_dict_post_hook"):
-            optimizer.register_load_state_dict_post_hook(lambda optimizer: self._tools.agent.attempt(self._loaded, optimizer))
+            optimizer.register_load_state_dict_post_hook(lambda optimizer: self._regrouped(self._loaded, optimizer))
         self._report.in_force(NAME, type(optimizer).__name__)
 
     def _turn(self, on):
@@ -58,14 +59,17 @@ class Fusing:
 
     def _fuse(self, optimizer):
         fuse(self._torch, optimizer)
-        optimizer._step_supports_amp_scaling = True
+        setattr(optimizer, SCALES, True)
+
+    def _regrouped(self, follow, optimizer):
+        """Its groups are others. Unless all of them turn out fused, a gradient scaler of the program's must not leave its part to it, whatever becomes of the agent."""
+        if optimizer in self._own:
+            vars(optimizer).pop(SCALES, None)
+            self._tools.agent.attempt(follow, optimizer)
 
     def _loaded(self, optimizer):
         """A checkpoint brings settings, and counts its steps where they were counted when it was written; what else it holds is the same for both forms."""
-        own = self._own.get(optimizer)
-        if own is None:
-            return
-        own[:] = settings_of(optimizer)
+        self._own[optimizer][:] = settings_of(optimizer)
         why = why_not(self._torch, optimizer)
         if why:
             self._lose(optimizer, "the program has loaded a state, and " + why)
@@ -77,8 +81,7 @@ class Fusing:
 
         def add_param_group(optimizer, *args, **kwargs):
             original(optimizer, *args, **kwargs)
-            if optimizer in self._own:
-                self._tools.agent.attempt(self._added, optimizer)
+            self._regrouped(self._added, optimizer)
 
         return add_param_group
 
@@ -93,8 +96,8 @@ class Fusing:
             self._fuse(optimizer)
 
     def _lose(self, optimizer, why):
-        """It is not fused any more: a gradient scaler of the program's must not leave its part to it, and a checkpoint has what it has."""
-        vars(optimizer).pop("_step_supports_amp_scaling", None)
+        """It is not fused any more, and a checkpoint has what it has."""
+        vars(optimizer).pop(SCALES, None)
         self._own.pop(optimizer).clear()
         if not self._own:
             self._report.undone(NAME, why)
