@@ -21,31 +21,40 @@ import truth
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DEFAULT = ["shortest", "launch_small_ops", "sync_item", "small_batch", "healthy_gan", "healthy_data_on_gpu", "healthy_resnet", "healthy_transformer"]
-WAYS = ["hooks", "times", "causes", "bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks"]
+WAYS = ["hooks", "times+causes+bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks"]  # those with + take turns in one process
 OF_FULLWATT = {"hooks", "times", "causes"}
 LEAST_GROUPS = 6
 
 
-def in_turns(name, way, options):
-    """What a step takes beyond those of the groups beside it, group by group, as share and in microseconds; and beyond those before the first turn: the steps with it, those
-    after it, and all that is lost from turning it on until it is off again."""
+def in_turns(name, ways, options):
+    """Of each way what a step takes beyond those of the groups beside it, group by group, as share and in microseconds; and beyond those before the first turn: the steps with
+    it, those after it, and all that is lost from turning it on until it is off again. Of those that took turns with bare CUPTI, also what a step takes beyond its."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        train = [sys.executable, str(HERE / "turns.py"), way, name, str(options.seconds), str(folder / "groups.json")]
-        under = [str(options.fullwatt), "run", "--quiet", "--"] if way in OF_FULLWATT else []
+        train = [sys.executable, str(HERE / "turns.py"), ways, name, str(options.seconds), str(folder / "groups.json")]
+        under = [str(options.fullwatt), "run", "--quiet", "--"] if OF_FULLWATT.intersection(ways.split("+")) else []
         code = running.call(under + train, folder, options.seconds, {"FULLWATT_HOME": str(folder / "home"), "FULLWATT_WINDOWS": "off"})
         groups = running.own_measurement(folder, code, "groups.json")
         reports = list((folder / "home").glob("runs/*/report.json"))
         told = json.loads(reports[0].read_text(encoding="utf-8"))["overhead_steady_us"] if reports else None
-    plain, costly = groups["without"], groups["with"]
-    # A group with it stands between two without it.
-    beside = [(before + after) / 2 for before, after in zip(plain, plain[1:])]
-    if min(len(beside), len(costly)) < LEAST_GROUPS:
-        raise running.Failed(f"only {len(costly)} groups of steps in {options.seconds:.0f} s; an interval needs {LEAST_GROUPS}")
-    before = statistics.median(groups["before"])
-    return {"device": groups["device"], "told_us": told, "step_us": plain, "added_us": [on - off for on, off in zip(costly, beside)],
-            "added": [on / off - 1 for on, off in zip(costly, beside)], "with": [on / before - 1 for on in costly], "after": [off / before - 1 for off in plain[1:]],
-            "lost": [took / (steps * before) - 1 for took, steps in groups["times_on"]]}
+    results = {way: costs(groups, way, options.seconds) for way in ways.split("+")}
+    for way, result in results.items():
+        result.update(device=groups["device"], told_us=told, step_us=groups["without"])
+        if way != "bare_cupti" and "bare_cupti" in results:
+            bare = results["bare_cupti"]
+            result.update({f"{key}_beyond_bare": [ours - least for ours, least in zip(result[key], bare[key])] for key in ("added", "added_us")})
+    return results
+
+
+def costs(groups, way, seconds):
+    plain, before = groups["without"], statistics.median(groups["before"])
+    # A turn stands between two groups without it; the last one may have no group after it.
+    turns = [(turn, (earlier + later) / 2, later) for turn, earlier, later in zip(groups["turns"], plain, plain[1:]) if turn["switch"] == way]
+    if len(turns) < LEAST_GROUPS:
+        raise running.Failed(f"only {len(turns)} groups of steps in {seconds:.0f} s; an interval needs {LEAST_GROUPS}")
+    return {"added_us": [turn["step_us"] - beside for turn, beside, _ in turns], "added": [turn["step_us"] / beside - 1 for turn, beside, _ in turns],
+            "with": [turn["step_us"] / before - 1 for turn, _, _ in turns], "after": [later / before - 1 for _, _, later in turns],
+            "lost": [turn["took_us"] / (turn["steps"] * before) - 1 for turn, _, _ in turns]}
 
 
 def whole(name, entry, options):
@@ -62,15 +71,16 @@ def whole(name, entry, options):
     return {"share": (extra + hooks) / sum(lengths), "told_share": report["overhead_share"], "windows": len(windows), "steps": len(lengths)}
 
 
-def measured(name, way, options):
-    """One measurement, or None with a word about why there is none."""
+def measured(name, ways, options):
+    """One measurement by way, or none with a word about why."""
     try:
-        result = whole(name, truth.load()[name], options) if way == "whole" else in_turns(name, way, options)
+        results = {"whole": whole(name, truth.load()[name], options)} if ways == "whole" else in_turns(name, ways, options)
     except (running.Failed, running.Skipped) as reason:
-        print(f"{name} {way}: {reason}", flush=True)
-        return None
-    print(f"{name} {way}: {overhead_table.in_short(way, [result])}", flush=True)
-    return result
+        print(f"{name} {ways}: {reason}", flush=True)
+        return {}
+    for way, result in results.items():
+        print(f"{name} {way}: {overhead_table.in_short(way, [result])}", flush=True)
+    return results
 
 
 def store(rows, head, options):
@@ -83,10 +93,10 @@ def store(rows, head, options):
 
 
 def planned(options):
-    """(workload, way), each repeat in an order of its own."""
+    """(workload, ways), each repeat in an order of its own."""
     order, plan = random.Random(options.seed), []
     for _ in range(options.repeats):
-        pairs = [(name, way) for name in options.workloads for way in options.ways]
+        pairs = [(name, ways) for name in options.workloads for ways in options.ways]
         order.shuffle(pairs)
         plan += pairs
     return plan + [(name, "whole") for name in options.whole_workloads if options.whole]
@@ -96,7 +106,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("fullwatt", type=pathlib.Path)
     parser.add_argument("--workloads", nargs="*", default=DEFAULT)
-    parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
+    parser.add_argument("--ways", nargs="*", default=WAYS, help="what is turned on and off; several joined by + in one process")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--whole", type=float, default=65.0, help="length of the long run; 0: none")
@@ -111,9 +121,8 @@ def main():
     stored = options.output / "overhead.json"
     rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
     head, missed = running.machine(options.commit, options.fullwatt), False
-    for name, way in planned(options):
-        result = measured(name, way, options)
-        if result is not None:
+    for name, ways in planned(options):
+        for way, result in measured(name, ways, options).items():
             rows.setdefault(name, {}).setdefault(way, []).append(result)
             missed = store(rows, head, options)
     return 1 if missed else 0

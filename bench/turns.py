@@ -1,6 +1,6 @@
 """A training in which something is turned on and off in turn, group of steps by group of steps; overhead.py runs it.
 
-Usage: turns.py SWITCH WORKLOAD SECONDS OUTPUT. The workload `shortest` is a training of very short steps, the others are those of tests/workloads.
+Usage: turns.py SWITCH[+SWITCH…] WORKLOAD SECONDS OUTPUT. Several switches are turned on one after the other, with a group without any between them. The workload `shortest` is a training of very short steps, the others are those of tests/workloads.
 Two runs of one program differ by more than what is measured here; neighbouring groups of one run do not.
 """
 
@@ -25,33 +25,35 @@ MORE_SETTLE = 4  # steps of which up to as many follow a turn by chance: what co
 
 
 class Turns:
-    """Told of each step's end, it turns the switch, and keeps the mean step of each group in microseconds, and of each time that it was on how long that was as a
+    """Told of each step's end, it turns the switches, and keeps the mean step of each group in microseconds, and of each time that one was on how long that was as a
     whole, with turning, and for how many steps."""
 
-    def __init__(self, make_switch):
-        self.make_switch = make_switch
-        self.switch = None
-        self.on = False
+    def __init__(self, names):
+        self.names = names
+        self.switches = None
+        self.on = None  # the name of the one that is on
         self.chance = random.Random(0)
         self.settle = self.size = 0
         self.steps = 0  # of the warm-up, then of the group
         self.started = self.turned_on = 0
-        self.before = []
-        self.groups = {True: [], False: []}
-        self.times_on = []
+        self.before, self.without = [], []
+        self.turns = []  # each stands between two groups without it
 
     def step_ended(self):
         self.steps += 1
-        if self.switch is None:
+        if self.switches is None:
             self.warm_up()
         elif self.steps == self.settle:
             self.started = common.drained_ns()
         elif self.steps == self.settle + self.size:
             group = (common.drained_ns() - self.started) / 1e3 / self.size
-            if len(self.before) < BEFORE:
+            if self.on:
+                self.turn_off(group)
+            elif len(self.before) < BEFORE:
                 self.before.append(group)
             else:
-                self.groups[self.on].append(group)
+                self.without.append(group)
+                self.turn_on()
             self.begin()
 
     def warm_up(self):
@@ -59,26 +61,30 @@ class Turns:
             self.started = common.drained_ns()
         elif self.steps == WARM_UP:
             pace = (common.drained_ns() - self.started) / (WARM_UP - WARM_UP // 2)
-            self.switch = self.make_switch()
-            self.switch.turn(False)
-            self.size = max(self.switch.least_group, min(MOST_GROUP, int(self.switch.group_ns / pace)))
+            self.switches = {name: SWITCHES[name]() for name in self.names}
+            for switch in self.switches.values():
+                switch.turn(False)
+            self.size = max(max(switch.least_group, min(MOST_GROUP, int(switch.group_ns / pace))) for switch in self.switches.values())
             self.begin()
 
     def begin(self):
-        if self.on:
-            self.switch.turn(False)
-            self.times_on.append(((common.drained_ns() - self.turned_on) / 1e3, self.steps))
-            self.on = False
-        elif self.groups[False]:
-            self.turned_on = common.drained_ns()
-            self.switch.turn(True)
-            self.on = True
-        self.settle = self.switch.settle + self.chance.randrange(MORE_SETTLE)
+        self.settle = max(switch.settle for switch in self.switches.values()) + self.chance.randrange(MORE_SETTLE)
         self.steps = 0
 
+    def turn_on(self):
+        self.turned_on = common.drained_ns()
+        self.on = self.names[len(self.turns) % len(self.names)]
+        self.switches[self.on].turn(True)
+
+    def turn_off(self, group):
+        self.switches[self.on].turn(False)
+        took = (common.drained_ns() - self.turned_on) / 1e3
+        self.turns.append({"switch": self.on, "step_us": group, "took_us": took, "steps": self.steps})
+        self.on = None
+
     def over(self):
-        if self.switch is not None and self.on:
-            self.switch.turn(False)
+        if self.on:
+            self.switches[self.on].turn(False)
 
 
 def train_shortest(turns, device, seconds):
@@ -109,15 +115,14 @@ def train_workload(turns, name, seconds):
 
 
 def main():
-    switch, name, seconds, output = sys.argv[1], sys.argv[2], float(sys.argv[3]), pathlib.Path(sys.argv[4])
-    turns, device = Turns(SWITCHES[switch]), "cuda" if torch.cuda.is_available() else "cpu"
+    switches, name, seconds, output = sys.argv[1].split("+"), sys.argv[2], float(sys.argv[3]), pathlib.Path(sys.argv[4])
+    turns, device = Turns(switches), "cuda" if torch.cuda.is_available() else "cpu"
     if name == "shortest":
         train_shortest(turns, device, seconds)
     else:
         train_workload(turns, name, seconds)
     turns.over()
-    told = {"device": device, "before": turns.before, "without": turns.groups[False], "with": turns.groups[True], "times_on": turns.times_on}
-    output.write_text(json.dumps(told), encoding="utf-8")
+    output.write_text(json.dumps({"device": device, "before": turns.before, "without": turns.without, "turns": turns.turns}), encoding="utf-8")
 
 
 if __name__ == "__main__":

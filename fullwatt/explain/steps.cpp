@@ -10,7 +10,10 @@
 namespace fullwatt::explain {
 namespace {
 
-constexpr std::uint64_t kWarmUpSteps = 3;
+/// Steps until hooks are settled, graphs captured and the batches used up that the loader had made before the first
+/// step; of a short run fewer.
+constexpr std::uint64_t kLeastWarmUp = 3, kMostWarmUp = 16;
+constexpr std::uint64_t kWarmUpPart = 4;
 constexpr double kOutlierDeviations = 5;
 /// Steps may be left out of the mean while they are at most this share of all.
 constexpr double kRareShare = 0.02;
@@ -71,8 +74,9 @@ int last_in_cycle(const model::TrainingProcess& process, const std::map<int, std
 /// Steps that carry no flag but the allowed ones, after the first ones.
 std::vector<std::size_t> steps_with(const std::vector<TrainingStep>& all, unsigned allowed) {
   std::vector<std::size_t> found;
+  const auto warm_up = std::clamp<std::uint64_t>(all.size() / kWarmUpPart, kLeastWarmUp, kMostWarmUp);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if ((all[i].flags & ~allowed) == 0 && all[i].number > kWarmUpSteps) found.push_back(i);
+    if ((all[i].flags & ~allowed) == 0 && all[i].number > warm_up) found.push_back(i);
   }
   return found;
 }

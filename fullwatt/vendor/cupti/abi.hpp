@@ -113,6 +113,5 @@ using Callback = void(void* user, std::uint32_t domain, std::uint32_t id, const 
 using BufferRequested = void(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records);
 using BufferCompleted = void(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
                              std::size_t valid_bytes);
-using Timestamp = std::uint64_t();
 
 }  // namespace fullwatt::vendor::cupti::abi

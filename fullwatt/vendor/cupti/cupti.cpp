@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +22,7 @@ namespace {
 
 /// NVIDIA recommends 1 to 10 MB; most windows fit in one.
 constexpr std::size_t kBufferBytes = 2UL * 1024 * 1024;
+constexpr int kClockReadings = 16;
 
 /// CUPTI's functions; those that older versions lack may be null.
 struct Functions {
@@ -36,7 +38,7 @@ struct Functions {
   abi::Result (*result_string)(abi::Result, const char**) = nullptr;
   abi::Result (*dropped_records)(void*, std::uint32_t, std::size_t*) = nullptr;
   abi::Result (*callback_name)(std::uint32_t, std::uint32_t, const char**) = nullptr;
-  abi::Result (*timestamp)(abi::Timestamp*) = nullptr;
+  abi::Result (*timestamp)(std::uint64_t*) = nullptr;
   abi::Result (*enable_callback)(std::uint32_t, abi::Subscriber, std::uint32_t, std::uint32_t) = nullptr;
 
   bool complete() const {
@@ -114,6 +116,7 @@ struct Seat {
   bool with_calls = false;
   Calls calls;
   std::uint64_t dropped = 0;
+  std::uint64_t behind_ns = 0;  ///< of our clock, CUPTI's; unsigned, so that it wraps where it is ahead
 };
 
 Seat& seat() {
@@ -166,7 +169,7 @@ base::Result<Functions> load() {
   find(library, "cuptiGetResultString", f.result_string);
   find(library, "cuptiActivityGetNumDroppedRecords", f.dropped_records);
   find(library, "cuptiGetCallbackName", f.callback_name);
-  find(library, "cuptiActivityRegisterTimestampCallback", f.timestamp);
+  find(library, "cuptiGetTimestamp", f.timestamp);
   find(library, "cuptiEnableCallback", f.enable_callback);
   if (!f.complete() || f.timestamp == nullptr) {
     return base::fail(base::Error::Kind::unavailable,
@@ -194,8 +197,9 @@ template <class Head>
 Activity timed(Activity::Kind kind, const Head& head) {
   Activity activity;
   activity.kind = kind;
-  activity.start_ns = head.start;
-  activity.end_ns = head.end;
+  const auto behind = seat().behind_ns;
+  activity.start_ns = head.start != 0 ? head.start + behind : 0;
+  activity.end_ns = head.end != 0 ? head.end + behind : 0;
   activity.correlation = head.correlation;
   return activity;
 }
@@ -323,6 +327,31 @@ void disable_kinds(const Functions& f) {
   for (const auto kind : {abi::kKindConcurrentKernel, abi::kKindCopy, abi::kKindFill}) f.disable(kind);
 }
 
+/// How far CUPTI's clock is behind ours, by the closest of some readings of both. To give it our clock instead would
+/// cost a call in every launch.
+std::optional<std::uint64_t> time_behind(const Functions& f) {
+  std::optional<std::uint64_t> behind;
+  std::uint64_t closest = std::numeric_limits<std::uint64_t>::max();
+  for (int i = 0; i < kClockReadings; ++i) {
+    std::uint64_t theirs = 0;
+    const auto before = monotonic_ns();
+    if (f.timestamp(&theirs) != abi::kSuccess) continue;
+    const auto took = monotonic_ns() - before;
+    if (took >= closest) continue;
+    closest = took;
+    behind = before + took / 2 - theirs;
+  }
+  return behind;
+}
+
+base::Result<void> begin_records(Seat& own) {
+  const auto behind = time_behind(own.functions);
+  if (!behind) return base::fail(base::Error::Kind::unavailable, "CUPTI does not tell the time");
+  own.behind_ns = *behind;
+  own.functions.register_callbacks(buffer_requested, buffer_completed);
+  return enable_kinds(own.functions);
+}
+
 /// The calls of the window that is over, to the sink.
 void deliver_calls(Seat& own) {
   const std::lock_guard lock(own.delivery);
@@ -372,9 +401,7 @@ base::Result<void> start(bool calls, Sink sink) {
   own.sink = sink;
   own.with_calls = calls;
   own.dropped = 0;
-  f.timestamp(monotonic_ns);
-  f.register_callbacks(buffer_requested, buffer_completed);
-  if (auto enabled = enable_kinds(f); !enabled) {
+  if (auto enabled = begin_records(own); !enabled) {
     leave(own);
     own.subscriber = nullptr;
     return enabled;
