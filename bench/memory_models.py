@@ -1,4 +1,4 @@
-"""A training of one of three families, for as long as it is let run: memory_models.py cnn|transformer|lstm [--small]. `tune.py` looks for its batch size."""
+"""A training of one of three families, for as long as it is let run: memory_models.py cnn|transformer|lstm [--small] [--card GB]. `tune.py` looks for its batch size."""
 
 import argparse
 
@@ -66,8 +66,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("family", choices=families)
     parser.add_argument("--small", action="store_true", help="for a CPU")
+    parser.add_argument("--card", type=float, help="takes no more memory than a card of so many GB has")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if options.card and device == "cuda":
+        torch.cuda.set_per_process_memory_fraction(min(1.0, options.card * 2**30 / torch.cuda.get_device_properties(0).total_memory))
     torch.manual_seed(0)
     model, shape = families[options.family](options.small)
     model.to(device)

@@ -27,8 +27,8 @@ LEAST_GROUPS = 6
 
 
 def in_turns(name, ways, options):
-    """Of each way what a step takes beyond those of the groups beside it, group by group, as share and in microseconds; and beyond those before the first turn: the steps with
-    it, those after it, and all that is lost from turning it on until it is off again. Of those that took turns with bare CUPTI, also what a step takes beyond its."""
+    """Of each way what a step takes beyond those of the groups beside it, group by group, as share and in microseconds, and all that is lost from turning it on until it is off
+    again; the steps after it beyond those before the first turn; of those that took turns with bare CUPTI, also what a step takes beyond its."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         train = [sys.executable, str(HERE / "turns.py"), ways, name, str(options.seconds), str(folder / "groups.json")]
@@ -53,8 +53,7 @@ def costs(groups, way, seconds):
     if len(turns) < LEAST_GROUPS:
         raise running.Failed(f"only {len(turns)} groups of steps in {seconds:.0f} s; an interval needs {LEAST_GROUPS}")
     return {"added_us": [turn["step_us"] - beside for turn, beside, _ in turns], "added": [turn["step_us"] / beside - 1 for turn, beside, _ in turns],
-            "with": [turn["step_us"] / before - 1 for turn, _, _ in turns], "after": [later / before - 1 for _, _, later in turns],
-            "lost": [turn["took_us"] / (turn["steps"] * before) - 1 for turn, _, _ in turns]}
+            "lost": [turn["took_us"] / (turn["steps"] * beside) - 1 for turn, beside, _ in turns], "after": [later / before - 1 for _, _, later in turns]}
 
 
 def whole(name, entry, options):

@@ -1,11 +1,12 @@
 """What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings that are tuned already, memory by batch size, and how
 good predictions are.
 
-Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--seeds N] [--merge] [--commit ID]; DATA is made by examples/keypoint/generate.py.
+Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--cards GB…] [--seeds N] [--merge] [--commit ID]; DATA is made by examples/keypoint/generate.py.
 Steady samples/s are those of `fullwatt run`; an expert's program tells its own. All ways of one part take turns.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -116,11 +117,11 @@ def memory(options):
     """Nothing but the batch size is changed; each size that was tried, with the memory that smaller ones let expect."""
     others = [word for page in (ROOT / "docs" / "fixes").glob("*.md") if page.stem not in ("README", "batch-size") for word in ("--skip", page.stem)]
     rows = {}
-    for family in FAMILIES:
-        program = [ROOT / "bench" / "memory_models.py", family, *(["--small"] if options.small else [])]
+    for card, family in itertools.product([None, *options.cards], FAMILIES):
+        program = [ROOT / "bench" / "memory_models.py", family, *(["--small"] if options.small else []), *(["--card", str(card)] if card else [])]
         with tempfile.TemporaryDirectory() as folder:
             tuning, _ = tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), options.seeds, ["--no-proof", "--allow", "batch", *others])
-        rows[family] = tuning["batches"]
+        rows[f"{family}, {card} GB" if card else family] = tuning["batches"]
     return rows
 
 
@@ -134,6 +135,7 @@ def main():
     parser.add_argument("--keypoint", type=lambda text: str(pathlib.Path(text).resolve()), default="data", help="folder with the keypoint data")
     parser.add_argument("--tuned", nargs="*", default=TUNED, help="workloads that are tuned already")
     parser.add_argument("--small", action="store_true", help="models of a size for CPUs, where memory is measured")
+    parser.add_argument("--cards", nargs="*", type=int, default=[], help="memory in GB of cards that are simulated, where memory is measured")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--keep", type=lambda text: str(pathlib.Path(text).resolve()), help="folder in which all starts of `tune` stay")

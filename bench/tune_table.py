@@ -60,7 +60,11 @@ def goals(rows):
     if intervals:
         inside = sum(low <= measured <= high for low, high, measured in intervals) / len(intervals)
         found.append((f"fixes that change kernels ({len(intervals)}), inside their interval", f"{100 * inside:.0f} %", "90 %", inside >= INSIDE))
-    errors = [abs(memory_error(batch)) for batches in rows.get("memory", {}).values() for batch in batches if batch["predicted_bytes"]]
+    tried = [batch for batches in rows.get("memory", {}).values() for batch in batches]
+    if tried:
+        failed = sum(batch.get("out_of_memory", False) for batch in tried)
+        found.append((f"batches that ran out of memory, of {len(tried)}", f"{failed}", "0", failed == 0))
+    errors = [abs(memory_error(batch)) for batch in tried if memory_error(batch) is not None]
     if errors:
         error = statistics.median(errors)
         found.append((f"memory of a larger batch ({len(errors)}), median error", f"{100 * error:.1f} %", "3 %", error <= MEMORY_ERROR))
@@ -74,17 +78,18 @@ def goals(rows):
 
 
 def memory_error(batch):
-    return batch["predicted_bytes"] / batch["peak_bytes"] - 1
+    """Of the prediction; None where there was none, or nothing to compare it with."""
+    return batch["predicted_bytes"] / batch["peak_bytes"] - 1 if batch["predicted_bytes"] and batch["peak_bytes"] else None
 
 
 def memory_lines(rows):
-    lines = ["", "## Memory by batch size", "", "All that is used of the card; predicted by a line through the two largest batches before.", "",
+    lines = ["", "## Memory by batch size", "", "All that the training has in tensors at once; predicted by a line through the two largest batches before. With GB: a card of so many is simulated.", "",
              "| model | batch | predicted GB | measured GB | error | samples/s |", "|---|---|---|---|---|---|"]
     for family, batches in rows.items():
         for batch in batches:
-            said = batch["predicted_bytes"]
-            lines.append(f"| {family} | {batch['size']} | {number(said and said / 1e9, 2)} | {number(batch['peak_bytes'] / 1e9, 2)} | "
-                         f"{f'{100 * memory_error(batch):+.1f} %' if said else '–'} | {number(batch['samples_per_second'])} |")
+            said, error = batch["predicted_bytes"], memory_error(batch)
+            lines.append(f"| {family} | {batch['size']} | {number(said and said / 1e9, 2)} | {number(batch['peak_bytes'] / 1e9, 2) if batch['peak_bytes'] else 'out of memory'} | "
+                         f"{f'{100 * error:+.1f} %' if error is not None else '–'} | {number(batch['samples_per_second'])} |")
     return lines
 
 
