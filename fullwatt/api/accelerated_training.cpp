@@ -5,8 +5,11 @@
 
 #include <ATen/Context.h>
 
+#include "fullwatt/api/device_decision.hpp"
+#include "fullwatt/api/gpu_diagnostic_tool.hpp"
 #include "fullwatt/api/outcome.hpp"
 #include "fullwatt/engine/device_check.hpp"
+#include "fullwatt/engine/gpu_card.hpp"
 #include "fullwatt/engine/schedule.hpp"
 
 namespace fullwatt::api {
@@ -53,10 +56,6 @@ Loss checked(Loss loss, at::Device device) {
   };
 }
 
-std::int64_t samples_of(const Fields& batch) {
-  return batch.empty() ? 0 : batch.begin()->second.size(0);
-}
-
 void check_fields(const Fields& batch) {
   const auto refuse = [](const std::string& what) {
     raise({Error::Kind::bad_input, what, "Each field of a batch needs the same number of samples, at least one."});
@@ -65,9 +64,28 @@ void check_fields(const Fields& batch) {
   for (const auto& [name, tensor] : batch) {
     const auto field = "the field " + base::printable(name, 100);
     if (!tensor.defined() || tensor.dim() == 0) refuse(field + " has no samples");
-    if (tensor.size(0) == 0 || tensor.size(0) != samples_of(batch))
+    if (tensor.size(0) == 0 || tensor.size(0) != engine::samples_of(batch))
       refuse(field + " has " + std::to_string(tensor.size(0)) + " samples");
   }
+}
+
+/// The GPU of the process, in a form that the engine knows: that which the module is on already, or else the one that
+/// `fullwatt select` would choose. Only where there are several; to look at the machine takes a moment.
+engine::Place place_of(const torch::nn::Module& network, const TrainingConfig& config) {
+  engine::Place place;
+  engine::RunRecording::of_this_process(place.rank);  // before a GPU is asked for
+  if (config.hardware.device == "cpu" || at::getNumGPUs() < 2) return place;
+  const auto device = network.parameters().front().device();
+  if (device.is_cuda()) {
+    place.local_rank = device.index();
+    return place;
+  }
+  const auto selected = GpuDiagnosticTool({.import_torch = false}).diagnose_device_selection().selected;
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < at::getNumGPUs(); ++i)
+    addresses.push_back(engine::gpu_card(static_cast<c10::DeviceIndex>(i)).pci_address);
+  place.local_rank = static_cast<int>(index_of_gpu(selected ? selected->bdf : "", addresses));
+  return place;
 }
 
 /// No samples, before there is a loader: what a setting would do with them is not known.
@@ -83,8 +101,8 @@ AcceleratedTraining::AcceleratedTraining(torch::nn::Module& network, Loss loss, 
   if (network_.parameters().empty())
     raise({Error::Kind::bad_input, "the module has no parameters", "Register its modules and parameters."});
   const auto forward = std::make_shared<Loss>();
-  accelerator_ = value_of(
-      engine::Accelerator::make(network_, [forward](const Fields& batch) { return (*forward)(batch); }, config_));
+  accelerator_ = value_of(engine::Accelerator::make(
+      network_, [forward](const Fields& batch) { return (*forward)(batch); }, config_, place_of(network_, config_)));
   *forward = checked(std::move(loss), device());  // the device is known now
   course_->train_by(&accelerator_->step());
   if (device().is_cpu()) course_->no_gpu("the training is on the CPU");
@@ -102,22 +120,29 @@ void AcceleratedTraining::begin_random_anew() {
 OptimizedLoader AcceleratedTraining::loader_of(Samples samples) {
   auto state = std::make_unique<OptimizedLoader::State>(std::move(samples), accelerator_->loader_options(),
                                                         accelerator_->delivery());
-  is_cache_refused_ = config_.data.device_cache_gb > 0 && !is_cached(*state->samples.data, state->delivery);
+  is_cached_ = engine::is_cached(*state->samples.data, state->delivery);
   return OptimizedLoader(std::move(state));
 }
 
 void AcceleratedTraining::step(const Fields& batch) {
   check_fields(batch);
+  value_of(engine::check_limits(batch, config_.data.limits, [](const auto&, std::int64_t place) {
+    return "sample " + std::to_string(place) + " of the batch (the first is 0)";
+  }));
+  take_step(batch);
+}
+
+void AcceleratedTraining::take_step(const Fields& batch) {
   begin_step();
   const auto inputs = on_device(batch);
   step_over(inputs);
-  course_->stepped(samples_of(inputs));
+  course_->stepped(engine::samples_of(inputs));
 }
 
 void AcceleratedTraining::step(OptimizedLoader& loader) {
   const auto parts =
       std::min(static_cast<std::uint64_t>(config_.train.accumulation), loader.batches_per_epoch() - loader.batch());
-  if (parts == 1) return step(value_of(loader.state().take()));
+  if (parts == 1) return take_step(value_of(loader.state().take()));
   begin_step();
   step_over(loader, parts);
   course_->stepped(static_cast<std::int64_t>(parts) * config_.train.batch_size);
@@ -125,12 +150,10 @@ void AcceleratedTraining::step(OptimizedLoader& loader) {
 
 void AcceleratedTraining::begin_step() {
   auto& optimizer = accelerator_->step().optimizer();
-  for (const auto& parameter : optimizer.parameters()) {
-    if (parameter.device() != device())
-      raise({Error::Kind::bad_input,
-             "a parameter is on " + parameter.device().str() + ", the training on " + device().str(),
-             "Leave the module where setup_gpu_training put it."});
-  }
+  const auto is_elsewhere = [this](const at::Tensor& parameter) { return parameter.device() != device(); };
+  if (std::ranges::any_of(optimizer.parameters(), is_elsewhere))
+    value_of(engine::must_be_on(device(), engine::weights_of(network_),
+                                "Leave the module where setup_gpu_training put it."));
   optimizer.set_rate(engine::rate_at(config_.optimizer, course_->number(), planned_steps_));
 }
 
@@ -225,7 +248,11 @@ std::string AcceleratedTraining::graph() const {
 
 std::vector<SettingInForce> AcceleratedTraining::settings() const {
   auto otherwise = accelerator_->otherwise(NoData{});
-  if (is_cache_refused_) otherwise.push_back({"data.device_cache_gb", "0", "the samples are larger"});
+  std::erase_if(otherwise, [](const auto& other) { return other.name == "data.device_cache_gb"; });
+  const auto& cache = config_.data.device_cache_gb;
+  if (is_cached_ && (!cache || (*cache > 0 && !*is_cached_)))
+    otherwise.push_back({"data.device_cache_gb", *is_cached_ ? "all samples" : "0",
+                         *is_cached_ ? "they take less than half of the free memory" : "the samples are larger"});
   if (config_.train.activation_checkpointing)
     otherwise.push_back({"train.activation_checkpointing", "false", "the module is the program's own"});
   for (auto& other : otherwise) {

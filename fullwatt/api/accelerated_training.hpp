@@ -33,6 +33,7 @@ class AcceleratedTraining {
   void step(OptimizedLoader& loader);
 
  private:
+  void take_step(const Fields& batch);
   void begin_step();
   void step_over(const Fields& batch);
   void step_over(OptimizedLoader& loader, std::uint64_t parts);
@@ -48,7 +49,7 @@ class AcceleratedTraining {
   std::unique_ptr<engine::Accelerator> accelerator_;
   std::shared_ptr<TrainingCourse> course_ = std::make_shared<TrainingCourse>();
   std::uint64_t planned_steps_ = 0;
-  bool is_cache_refused_ = false;  ///< the newest loader's samples are too large
+  std::optional<bool> is_cached_;  ///< the newest loader's samples are kept on the device; nothing before there is one
   Fields first_;                   ///< without numbers: a graph takes batches of these shapes and types only
   std::size_t inputs_ = 0;
   bool is_input_copied_ = false;

@@ -1,5 +1,7 @@
 #include "fullwatt/api/device_decision.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace fullwatt::api {
@@ -66,6 +68,11 @@ DeviceDecision decide_device(const Speed& cpu, const std::optional<Speed>& gpu) 
   decision.reaches_goal = *decision.improvement_least >= kImprovementGoal;
   decision.conclusion = conclusion_of(decision);
   return decision;
+}
+
+std::size_t index_of_gpu(const std::string& selected, const std::vector<std::string>& pci_addresses) {
+  const auto found = std::ranges::find(pci_addresses, selected);
+  return found != pci_addresses.end() ? static_cast<std::size_t>(found - pci_addresses.begin()) : 0;
 }
 
 }  // namespace fullwatt::api

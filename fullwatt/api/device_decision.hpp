@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 /// Which device a training belongs on, from what was measured on both. No torch.
 namespace fullwatt::api {
@@ -36,5 +37,9 @@ constexpr double kImprovementGoal = 5;
 /// A GPU is chosen only where all its rounds were faster: very small work can be faster on a CPU. Speeds that no
 /// measurement gives (0, no number) count as not measured.
 DeviceDecision decide_device(const Speed& cpu, const std::optional<Speed>& gpu);
+
+/// Which of torch's GPUs, by the PCI addresses of all, is the one that was selected; the first where it is none of
+/// them.
+std::size_t index_of_gpu(const std::string& selected, const std::vector<std::string>& pci_addresses);
 
 }  // namespace fullwatt::api

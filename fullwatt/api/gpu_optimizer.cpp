@@ -96,18 +96,26 @@ std::uint64_t GpuOptimizer::optimize_batch_size(std::uint64_t model_size, std::u
 BatchSize GpuOptimizer::optimize_batch_size(const std::function<BatchMeasurement(std::uint64_t batch)>& measure,
                                             std::uint64_t start, std::uint64_t gpu_memory) {
   const auto usable = gpu_memory > 0 ? tune::usable_bytes(gpu_memory) : setup_memory_optimization().usable_bytes;
-  const auto probe = [&](std::uint64_t batch) -> base::Result<tune::BatchProbe> {
-    const auto measured = measure(batch);
-    return tune::BatchProbe{batch, measured.peak_bytes, measured.samples_per_second};
+  const auto probe = [&](const tune::BatchPrediction& asked) -> base::Result<tune::BatchProbe> {
+    const auto measured = measure(asked.batch);
+    return tune::BatchProbe{.batch = asked.batch,
+                            .peak_bytes = measured.peak_bytes,
+                            .samples_per_second = measured.samples_per_second,
+                            .evaluation_bytes = measured.evaluation_bytes,
+                            .ran_out = measured.ran_out};
   };
   const auto choice = tune::find_batch(probe, start, usable);
   BatchSize result;
-  if (!choice) return result;  // `measure` tells of failures by exceptions
+  if (!choice) {
+    result.reason = choice.error().message;
+    return result;
+  }
   result.batch = choice->batch;
   result.largest = choice->largest;
   result.predicted_bytes = choice->memory.at(choice->batch);
   for (const auto& tried : choice->probes)
-    result.tried.push_back({tried.batch, tried.peak_bytes, tried.samples_per_second});
+    result.tried.push_back(
+        {tried.batch, tried.peak_bytes, tried.samples_per_second, tried.evaluation_bytes, tried.ran_out});
   result.reason = choice->why;
   return result;
 }

@@ -47,12 +47,14 @@ struct StartingValues {
 /// What some steps with one batch size took.
 struct BatchMeasurement {
   std::uint64_t batch = 0;
-  std::uint64_t peak_bytes = 0;  ///< of device memory, all that the process holds
+  std::uint64_t peak_bytes = 0;  ///< of device memory, all that the process holds, with the longest batch that may come
   double samples_per_second = 0;
+  std::uint64_t evaluation_bytes = 0;  ///< the same while it evaluates, whatever the batch; 0 where it does not
+  bool ran_out = false;                ///< of memory; nothing else need be told then
 };
 
 struct BatchSize {
-  std::uint64_t batch = 0;
+  std::uint64_t batch = 0;         ///< 0 where even the first ran out of memory
   std::uint64_t accumulation = 1;  ///< batches whose gradients make one step
   std::uint64_t largest = 0;       ///< that fits, as predicted
   double predicted_bytes = 0;      ///< that the chosen one takes
@@ -79,9 +81,10 @@ class GpuOptimizer {
   /// trained with Adam in float32, a power of two; 0 when the model itself does not fit. An estimate, no more.
   static std::uint64_t optimize_batch_size(std::uint64_t model_size, std::uint64_t gpu_memory);
 
-  /// By training: `measure(batch)` does some steps and tells what they took. It begins with `start`, which must fit,
-  /// and is never called with a batch that is predicted not to fit into `gpu_memory` bytes (0: what the selected GPU
-  /// has free). The smallest batch is chosen that is as fast as any. What `measure` throws goes through.
+  /// By training: `measure(batch)` does some steps and tells what they took. It begins with `start`, which must fit (or
+  /// half of it, where that is needed to tell), and is never called with a batch that is predicted not to fit into
+  /// `gpu_memory` bytes (0: what the selected GPU has free). Should one run out of memory all the same, a smaller one
+  /// is tried. The smallest batch is chosen that is as fast as any. What `measure` throws goes through.
   BatchSize optimize_batch_size(const std::function<BatchMeasurement(std::uint64_t batch)>& measure,
                                 std::uint64_t start, std::uint64_t gpu_memory = 0);
   /// The same training in less memory, or faster: a step still has `effective` samples, in equal batches no larger than

@@ -28,6 +28,20 @@ void check(TrainingConfig config) {
   value_of(engine::parse_config(kNothing, settings));
 }
 
+/// The engine sees a program's own samples as bytes: their numbers are looked at where they are made.
+SampleSource limited(SampleSource source, const engine::Limits& limits) {
+  if (limits.empty() || !source.sample) return source;
+  source.sample = [make = std::move(source.sample), limits](std::int64_t index) {
+    auto sample = make(index);
+    Fields batch;
+    for (const auto& [name, tensor] : sample) batch.emplace(name, tensor.unsqueeze(0));
+    value_of(engine::check_limits(
+        batch, limits, [index](const auto&, std::int64_t) { return "the source's sample " + std::to_string(index); }));
+    return sample;
+  };
+  return source;
+}
+
 std::uint64_t steps_per_epoch(const OptimizedLoader& loader, std::int64_t accumulation) {
   const auto each = static_cast<std::uint64_t>(accumulation);
   return (loader.batches_per_epoch() + each - 1) / each;
@@ -105,7 +119,10 @@ OptimizedLoader TrainingAccelerator::optimize_data_loading(const Fields& arrays)
 }
 
 OptimizedLoader TrainingAccelerator::optimize_data_loading(SampleSource source) {
-  return with_torch([&] { return ready().loader_of(from_source(std::move(source))); });
+  return with_torch([&] {
+    auto& state = ready();
+    return state.loader_of(from_source(limited(std::move(source), state.training->config().data.limits)));
+  });
 }
 
 OptimizedLoader TrainingAccelerator::optimize_data_loading(const std::string& folder,

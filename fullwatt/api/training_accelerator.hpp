@@ -101,7 +101,8 @@ class TrainingAccelerator {
 
   /// One step of the optimiser over a batch, without waiting for the device. Bytes become numbers from 0 to 1, other
   /// fractions float32. Where memory does not suffice it is made in smaller pieces. Throws where a parameter is not on
-  /// the device any more. The learning rate follows its schedule over train.epochs of the newest loader.
+  /// the device any more, and where a batch in the host's memory has numbers beyond data.limits. The learning rate
+  /// follows its schedule over train.epochs of the newest loader.
   void step(const Fields& batch);
   TrainingResult train(OptimizedLoader& loader, const TrainOptions& options = {});
   /// Steps that are done, with those of a checkpoint.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -49,36 +50,62 @@ int execute(const std::string& path, const std::vector<std::string>& arguments) 
   return report({Error::Kind::unavailable, path + ": " + std::strerror(errno), kBuildIt}, kNotExamined);
 }
 
-/// Makes the GPU that `select` chose the only one that is there, and takes it: what the configuration leaves open
-/// begins with that card's values. The engine tells what it then found to be so.
-base::Result<std::vector<std::string>> with_gpu(std::vector<std::string> arguments) {
+using Arguments = std::vector<std::string>;
+
+base::Result<model::Selection> select() {
   constexpr int kLongest = 10;
   ExaminationOptions options;
   options.no_torch = true;  // the engine has one of its own
   options.timeout_s = kLongest;
   const auto examined = examine(options);
   if (!examined) return std::unexpected(examined.error());
-  const auto selection = doctor::select_gpu(examined->machine);
-  const auto* const gpu = selection.selected();
+  return doctor::select_gpu(examined->machine);
+}
+
+/// Takes the GPU that `select` chose: what the configuration leaves open begins with that card's values. The engine
+/// tells what it then found to be so.
+base::Result<Arguments> with_gpu_config(Arguments arguments) {
+  const auto selection = select();
+  if (!selection) return std::unexpected(selection.error());
+  const auto* const gpu = selection->selected();
   if (gpu == nullptr)
     return base::fail(Error::Kind::unavailable,
-                      std::string(kGpuConfig) + ": no GPU can be trained on: " + selection.reason,
+                      std::string(kGpuConfig) + ": no GPU can be trained on: " + selection->reason,
                       "Find out why: fullwatt doctor");
-  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-  ::setenv("CUDA_VISIBLE_DEVICES", gpu->uuid.c_str(), 1);
   const auto starting = tune::starting_settings(*gpu, static_cast<int>(std::thread::hardware_concurrency()));
   fmt::print(stderr, "fullwatt: trains on {}: {}\n  begins with {} where the configuration says nothing\n",
-             base::printable(gpu->device_name, 80), base::printable(selection.reason, 300), base::join(starting, ", "));
-  arguments.insert(arguments.end(), {"--set", "hardware.device=cuda"});
+             base::printable(gpu->device_name, 80), base::printable(selection->reason, 300),
+             base::join(starting, ", "));
+  arguments.insert(arguments.end(), {"--set", "hardware.device=cuda", "--gpu", gpu->uuid});
   for (const auto& setting : starting) arguments.insert(arguments.end(), {"--start", setting});
   return arguments;
 }
 
-int train(std::vector<std::string> arguments) {
+/// Nothing is to be chosen where the user names one GPU, or the command only tells of itself.
+bool has_choice(const Arguments& arguments) {
+  const auto* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const auto tells = [](const std::string& word) { return word == "--help" || word == "-h" || word == "--version"; };
+  return (visible == nullptr || std::strchr(visible, ',') != nullptr) && !arguments.empty() &&
+         std::ranges::none_of(arguments, tells);
+}
+
+/// Of several GPUs the one that `select` chose; whether one is wanted, the configuration says.
+Arguments with_best_gpu(Arguments arguments) {
+  if (!has_choice(arguments)) return arguments;
+  const auto selection = select();
+  if (!selection || std::ranges::count_if(selection->gpus, &model::GpuStatus::is_available) < 2) return arguments;
+  const auto* const gpu = selection->selected();
+  fmt::print(stderr, "fullwatt: where the training wants a GPU, it gets {}: {}\n",
+             base::printable(gpu->device_name, 80), base::printable(selection->reason, 300));
+  arguments.insert(arguments.end(), {"--gpu", gpu->uuid});
+  return arguments;
+}
+
+int train(Arguments arguments) {
   const auto engine = find_engine();
   if (!engine) return report(engine.error(), kNotExamined);
-  if (std::erase(arguments, kGpuConfig) == 0) return execute(*engine, arguments);
-  const auto more = with_gpu(std::move(arguments));
+  if (std::erase(arguments, kGpuConfig) == 0) return execute(*engine, with_best_gpu(std::move(arguments)));
+  const auto more = with_gpu_config(std::move(arguments));
   return more ? execute(*engine, *more) : report(more.error(), kNotExamined);
 }
 

@@ -38,6 +38,9 @@ int run_tune(const TuneOptions& options, const Common& common) {
   if (folder->kept() > 0)
     fmt::print(stderr, "fullwatt: goes on where it was cut off: {} starts are done (--anew begins again)\n",
                folder->kept());
+  if (!folder->changed().empty())
+    fmt::print(stderr, "fullwatt: begins again: {} has changed since an earlier tuning was cut off\n",
+               base::printable(folder->changed()));
   listen_to_interrupts();
   Tuner tuner(options, *agent, style, folder->path());
   auto tuning = tuner.tune();
@@ -84,7 +87,8 @@ void add_tune(CLI::App& app, const std::vector<std::string>& user_command, const
   command->add_flag("--write", options->write, "Change the program's own source, too; originals are kept");
   command->add_flag("--anew", options->anew, "Begin again, also where an earlier tuning was cut off");
   command->add_flag("--keep", options->keep, "Keep what each start recorded, for fullwatt report");
-  command->add_flag("--exact", options->exact, "Only fixes that leave the results as they are");
+  command->add_flag("--exact", options->exact,
+                    "Only fixes that keep the results, to the bit or to the order of additions");
   command->add_option("--allow", options->allow, "What may change the training itself: batch")
       ->check(CLI::IsMember({"batch"}));
   command->add_option("--skip", options->skip, "Fixes that are not wanted, such as compile");

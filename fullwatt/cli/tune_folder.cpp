@@ -29,18 +29,12 @@ std::string tunes_folder(const base::Environment& environment) {
   return (fs::path(record::runs_folder(environment)).parent_path() / "tunes").string();
 }
 
-/// What must be the same for one tuning to go on where another was cut off.
+/// What must be the same for one tuning to go on where another was cut off, beside the program itself.
 std::string asked(const TuneOptions& options) {
-  model::Json files = model::Json::object();
   std::error_code error;
-  for (const auto& word : options.command) {
-    if (!fs::is_regular_file(word, error)) continue;
-    files[word] = {fs::file_size(word, error), fs::last_write_time(word, error).time_since_epoch().count()};
-  }
   return model::Json{{"version", show::kVersion},  {"folder", fs::current_path(error).string()},
-                     {"command", options.command}, {"files", files},
-                     {"exact", options.exact},     {"skip", options.skip},
-                     {"allow", options.allow}}
+                     {"command", options.command}, {"exact", options.exact},
+                     {"skip", options.skip},       {"allow", options.allow}}
       .dump();
 }
 
@@ -77,22 +71,30 @@ base::Result<void> write(const fs::path& path, const std::string& text) {
 base::Result<TuneFolder> TuneFolder::open(const base::Environment& environment, const TuneOptions& options) {
   const auto tunes = tunes_folder(environment);
   const auto wanted = asked(options);
+  std::string changed;
   for (const auto& id : record::list_runs(tunes)) {
     const auto folder = fs::path(tunes) / id;
-    if (options.anew || fs::exists(folder / kAnswer) || content(folder / kAsked) != wanted) continue;
+    if (content(folder / kAsked) != wanted) continue;
+    if (options.anew || fs::exists(folder / kAnswer)) break;  // with it, those before it are over
+    if (changed = tune::changed_since(folder.string()); !changed.empty()) break;
     if (const int held = lock(folder.string()); held >= 0) return TuneFolder(folder.string(), held);
   }
   const auto folder = record::create_run_folder(tunes);
   if (!folder) return std::unexpected(folder.error());
   if (const auto written = write(fs::path(*folder) / kAsked, wanted); !written) return std::unexpected(written.error());
-  return TuneFolder(*folder, lock(*folder));
+  TuneFolder made(*folder, lock(*folder));
+  made.changed_ = changed;
+  return made;
 }
 
 TuneFolder::TuneFolder(std::string path, int lock)
     : path_(std::move(path)), lock_(lock), kept_(tune::kept_trials(path_)) {}
 
 TuneFolder::TuneFolder(TuneFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), kept_(other.kept_) {}
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      kept_(other.kept_),
+      changed_(std::move(other.changed_)) {}
 
 TuneFolder::~TuneFolder() {
   if (lock_ >= 0) ::close(lock_);

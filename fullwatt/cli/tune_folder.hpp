@@ -22,6 +22,8 @@ class TuneFolder {
   const std::string& path() const { return path_; }
   /// Trials that an earlier tuning has left.
   int kept() const { return kept_; }
+  /// The file for which an earlier tuning does not go on; empty when there is none.
+  const std::string& changed() const { return changed_; }
 
   /// Writes report.html; and, unless the tuning may go on later, tuning.json, and takes the trials away if they are not
   /// to be kept.
@@ -33,6 +35,7 @@ class TuneFolder {
   std::string path_;
   int lock_ = -1;  ///< held while a tuning is at work here
   int kept_ = 0;
+  std::string changed_;
 };
 
 }  // namespace fullwatt::cli

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "catalog/fixes.hpp"
@@ -13,9 +14,11 @@
 #include <unistd.h>
 
 #include "fullwatt/cli/run_report.hpp"
+#include "fullwatt/explain/trained_gpu.hpp"
 #include "fullwatt/show/tune_text.hpp"
 #include "fullwatt/tune/advice.hpp"
 #include "fullwatt/tune/candidates.hpp"
+#include "fullwatt/tune/near_cpus.hpp"
 
 namespace fullwatt::cli {
 namespace {
@@ -44,9 +47,21 @@ void interrupt(int signal) {
   if (::write(STDERR_FILENO, kWord.data(), kWord.size()) < 0) return;  // nobody listens
 }
 
-int usable_cpus() {
+std::set<int> usable_cpus() {
   cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  std::set<int> cpus;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
+  }
+  return cpus;
+}
+
+/// Those of the CPUs that stand beside the GPU that was trained on, where not all do.
+std::string near_trained_gpu(const model::Run& run, const explain::ProcessFacts& facts, const std::set<int>& cpus) {
+  const auto index = explain::find_trained_gpu(run, facts, {}).run_index;
+  base::RealFiles files;
+  return index ? tune::near_cpus(files, run.info.gpus.at(static_cast<std::size_t>(*index)).bdf, cpus) : std::string();
 }
 
 /// The first file of the command that looks like a program in Python.
@@ -119,7 +134,7 @@ tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
 
 model::Tuning Tuner::tune() {
   model::Tuning tuning;
-  auto first = start({.steps = kFirstSteps, .limit = kFirstLimit});
+  auto first = start({.steps = kFirstSteps, .lengths = may_change_batch(), .limit = kFirstLimit});
   if (tune::is_out_of_memory(first.failure)) first = start_in_parts(std::move(first));
   if (!first.failure.empty()) {
     tuning.failure = first.failure;
@@ -136,12 +151,16 @@ model::Tuning Tuner::tune() {
                    {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
                     .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
                    needed_);
+  const auto advised = names_of(tuning.plan);
   tuning.plan.made_for = first.target;
+  if (const auto caveat = batch_norm_caveat(); !needed_.fixes.empty() && !caveat.empty()) say(caveat);
   const bool may_grow = may_change_batch() && needed_.fixes.empty();
   if (may_grow && tuning.failure.empty() && !is_interrupted()) try_batches(tuning);
   tuning.search_starts = number_;
   tuning.search_s = seconds();
   if (options_.proves && tuning.failure.empty() && tuning.has_found() && !is_interrupted()) prove(tuning);
+  if (names_of(tuning.plan) != advised)
+    tuning.advice = tuning.has_found() ? std::vector<model::Advice>{} : plain_advice_;
   tuning.interrupted = is_interrupted();
   return tuning;
 }
@@ -176,6 +195,7 @@ void Tuner::learn(const model::Trial& first) {
   const auto sum = std::accumulate(first.step_ms.begin(), first.step_ms.end(), 0.0);
   step_ms_ = std::max(kLeastStepMs, sum / static_cast<double>(first.step_ms.size()));
   steps_ = steps_for(kMeasuredMs);
+  lengths_ = first.lengths;
   limit_ = milliseconds(static_cast<std::int64_t>(4 * (1000 * first.seconds + kMeasuredMs) + 60000));
 }
 
@@ -198,9 +218,12 @@ tune::Look Tuner::look(const model::Plan& plan) {
   if (is_first) {
     plain_facts_ = facts;
     plain_settings_ = explained->explanation.settings;
+    plain_advice_ = tune::advice(explained->explanation);
   }
   found.advice = tune::advice(explained->explanation);
-  found.candidates = tune::candidates({explained->explanation, facts, usable_cpus(), free_memory()});
+  const auto cpus = usable_cpus();
+  found.candidates = tune::candidates({explained->explanation, facts, static_cast<int>(cpus.size()), free_memory(),
+                                       near_trained_gpu(explained->run, facts, cpus)});
   std::erase_if(found.candidates, [&](const auto& candidate) {
     return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
   });

@@ -8,6 +8,7 @@
 #include "fullwatt/cli/agent_paths.hpp"
 #include "fullwatt/explain/facts.hpp"
 #include "fullwatt/show/style.hpp"
+#include "fullwatt/tune/batch_size.hpp"
 #include "fullwatt/tune/proof.hpp"
 #include "fullwatt/tune/search.hpp"
 #include "fullwatt/tune/source_patch.hpp"
@@ -63,10 +64,14 @@ class Tuner {
   bool may_change_batch() const;
   model::Trial start_in_parts(model::Trial whole);
   void try_batches(model::Tuning& tuning);
+  void say_lengths() const;
+  base::Result<tune::BatchProbe> probe_batch(const model::Plan& plan, const tune::BatchPrediction& asked);
+  model::TriedFix judged(const tune::BatchChoice& choice) const;
+  std::string batch_norm_caveat() const;  ///< empty where the model has none
   model::Trial measure_batch(model::Plan plan, std::uint64_t own, std::uint64_t batch);
   model::PlannedFix batch_fix(std::uint64_t own, std::uint64_t batch) const;
   std::uint64_t own_batch() const;  ///< of the program's loader; 0 where that has none
-  std::uint64_t usable_memory() const;
+  std::uint64_t usable_memory(const model::Trial& trial) const;
 
   // The proof.
   void prove(model::Tuning& tuning);
@@ -80,6 +85,8 @@ class Tuner {
   model::Plan needed_;                             ///< without which the program has no room
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
+  std::vector<model::Advice> plain_advice_;        ///< for it as it is
+  std::optional<model::SampleLengths> lengths_;    ///< known where the batch may be changed
   int number_ = 0;
   double last_seconds_ = 0;     ///< of a start
   double earlier_seconds_ = 0;  ///< of starts before the tuning was cut off

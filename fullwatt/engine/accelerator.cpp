@@ -8,6 +8,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/modules/rnn.h>
 
+#include "fullwatt/engine/device_check.hpp"
 #include "fullwatt/engine/gpu_card.hpp"
 
 namespace fullwatt::engine {
@@ -38,14 +39,17 @@ bool has_recurrent_dropout(const torch::nn::Module& network) {
 base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& network, Step::Loss loss,
                                                              const Config& config, const Place& place) {
   std::unique_ptr<Accelerator> made(new Accelerator(network, config, place));
+  made->recording_ = RunRecording::of_this_process(place.rank);
   if (const auto chosen = made->choose_device(); !chosen) return std::unexpected(chosen.error());
   made->set_switches();
   network.to(made->device_);
+  if (made->device_.is_cuda()) made->free_bytes_ = at::accelerator::getMemoryInfo(made->device_.index()).first;
   const auto precision = precision_for(config.train.amp, made->generation());
   made->step_ = std::make_unique<Step>(
       network, std::move(loss), config.optimizer,
       StepSettings{precision, config.train.clip, config.train.channels_last, config.augment, config.data.normalisation},
       made->device_);
+  made->step_->record_by(made->recording_);
   if (place.size > 1) {
     auto group = Group::join(place, made->device_, std::chrono::seconds(config.hardware.timeout_seconds));
     if (!group) return std::unexpected(group.error());
@@ -101,18 +105,31 @@ LoaderOptions Accelerator::loader_options() const {
 }
 
 Delivery Accelerator::delivery() const {
-  constexpr double kGigabyte = 1e9;
   return {.device = device_,
           .is_pinned = config_.train.pin_memory,
-          .cache_bytes = static_cast<std::size_t>(config_.data.device_cache_gb * kGigabyte)};
+          .limits = config_.data.limits,
+          .cache_bytes = cache_room(config_.data.device_cache_gb, free_bytes_)};
+}
+
+base::Result<std::optional<Fields>> Accelerator::next(Batches& batches) {
+  if (recording_ == nullptr) return batches.next();
+  if (repeats_batch() && last_) return last_;
+  const auto begun = RunRecording::now_ns();
+  last_.reset();
+  auto batch = batches.next();
+  recording_->phase(RunRecording::Phase::data, begun);
+  if (batch) last_ = *batch;
+  return batch;
 }
 
 base::Result<bool> Accelerator::make_step(Batches& batches, std::uint64_t parts) {
   StepGraph* graph = nullptr;
+  std::int64_t samples = 0;
   for (std::uint64_t part = 0; part < parts; ++part) {
-    const auto batch = batches.next();
+    const auto batch = next(batches);
     if (!batch) return std::unexpected(batch.error());
     if (!*batch) return false;
+    samples += samples_of(**batch);
     if (const auto here = check_inputs(**batch); !here) return std::unexpected(here.error());
     if (part == 0) graph = graph_for(**batch, parts);
     if (graph != nullptr) {
@@ -121,27 +138,28 @@ base::Result<bool> Accelerator::make_step(Batches& batches, std::uint64_t parts)
       step_->add(**batch, 1.0 / static_cast<double>(parts), part + 1 == parts);
     }
   }
+  const auto begun = RunRecording::now_ns();
   if (graph != nullptr) {
     graph->run();
-    return true;
+  } else if (const auto done = step_->apply(); !done) {
+    return std::unexpected(done.error());
   }
-  if (const auto done = step_->apply(); !done) return std::unexpected(done.error());
+  if (recording_ != nullptr) recording_->step(static_cast<std::uint64_t>(samples), begun);
   return true;
 }
 
 base::Result<void> Accelerator::check_inputs(const Fields& batch) const {
-  for (const auto& [name, tensor] : batch) {
-    if (tensor.device() != device_)
-      return base::fail(base::Error::Kind::bad_input, "the field " + name + " of a batch is on " +
-                                                          tensor.device().str() + ", the training on " + device_.str());
-  }
-  return {};
+  return must_be_on(device_, batch, "Batches come from the loader, or are moved to the device before the step.");
 }
 
-bool Accelerator::halve() {
+void Accelerator::begin_step_again() {
   graph_.reset();
   step_->forget();
   if (!device_.is_cpu()) at::accelerator::emptyCache();
+}
+
+bool Accelerator::halve() {
+  begin_step_again();
   return step_->halve(config_.train.batch_size);
 }
 
@@ -177,7 +195,8 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   const bool on_gpu = device_.is_cuda();
   const auto& train = config_.train;
   const auto& hardware = config_.hardware;
-  tell(hardware.device == "auto", "hardware.device", device_.str(), on_gpu ? "" : "torch sees no GPU");
+  tell(hardware.device == "auto", "hardware.device", device_.str(),
+       on_gpu ? "" : "torch sees no GPU; 'fullwatt doctor' says why");
   tell(train.amp == Precision::automatic, "train.amp", std::string(to_string(step_->settings().precision)),
        !on_gpu                   ? "mixed precision seldom pays on a CPU"
        : generation() >= kAmpere ? ""
@@ -199,8 +218,13 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
                               : "LibTorch has no compiler, and a graph of so many batches would be too large");
   tell(hardware.allow_tf32 && generation() < kAmpere, "hardware.allow_tf32", "false",
        on_gpu ? "the card has no TF32" : "CPUs have no TF32");
-  tell(config_.data.device_cache_gb > 0 && !is_cached(data, delivery()), "data.device_cache_gb", "0",
-       "the samples are larger");
+  const auto& cache = config_.data.device_cache_gb;
+  const bool cached = is_cached(data, delivery());
+  tell(cache > 0 && !cached, "data.device_cache_gb", "0", "the samples are larger");
+  tell(!cache, "data.device_cache_gb", cached ? "all samples" : "0",
+       !on_gpu  ? "there is no GPU to keep them on"
+       : cached ? "they take less than half of the free memory"
+                : "the samples are larger than half of the free memory");
   return found;
 }
 

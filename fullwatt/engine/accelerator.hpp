@@ -30,12 +30,19 @@ class Accelerator {
 
   /// One step over so many of the next batches. False when there are none any more. Throws c10::OutOfMemoryError.
   base::Result<bool> make_step(Batches& batches, std::uint64_t parts);
-  /// After that error: false when a batch cannot be computed in smaller pieces. The same batches must come again.
+  /// After that error: what the step has taken of the device is given back. The same batches must come again.
+  void begin_step_again();
+  /// The same in smaller pieces: false when a batch cannot be computed in smaller pieces.
   bool halve();
 
   /// After a checkpoint: random numbers are drawn as by a training that goes on from it. Only cuDNN's dropout, whose
   /// state no checkpoint holds, must be told.
   void begin_random_anew();
+
+  /// Of `fullwatt run`; null elsewhere.
+  const RunRecording* recording() const { return recording_; }
+  /// What is trained now is for that alone. Not with other processes, which would wait for this one.
+  bool repeats_batch() const { return recording_ != nullptr && recording_->repeats_batch() && place_.size == 1; }
 
   /// Settings that are not in force as they were given; `data` is what is trained on.
   std::vector<Otherwise> otherwise(const DataSet& data) const;
@@ -48,6 +55,7 @@ class Accelerator {
   base::Result<void> choose_device();
   int generation() const;  ///< of the GPU; 0 on the CPU
   void set_switches() const;
+  base::Result<std::optional<Fields>> next(Batches& batches);
   base::Result<void> check_inputs(const Fields& batch) const;
   bool may_have_graph() const;
   /// Batches of a whole step.
@@ -58,10 +66,13 @@ class Accelerator {
   Config config_;
   Place place_;
   at::Device device_ = at::kCPU;
+  std::size_t free_bytes_ = 0;  ///< of the GPU, once the network is there
   std::optional<c10::StreamGuard> on_stream_;
   std::unique_ptr<Group> group_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<StepGraph> graph_;
+  RunRecording* recording_ = nullptr;
+  std::optional<Fields> last_;  ///< batch, where it may have to come again
   bool may_record_ = true;
   std::string told_of_graph_;
 };

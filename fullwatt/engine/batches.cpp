@@ -6,7 +6,6 @@
 #include <numeric>
 #include <thread>
 
-#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
@@ -37,24 +36,17 @@ Fields views_of(const DataSet& data, const Loader::Batch& batch) {
 }
 
 /// While they are in the memory of the host, where looking at them costs little.
-base::Result<void> check(const Fields& batch, const std::map<std::string, std::int64_t>& limits) {
-  for (const auto& [name, limit] : limits) {
-    const auto field = batch.find(name);
-    if (field == batch.end() || field->second.is_floating_point() || field->second.numel() == 0) continue;
-    const auto [least, most] = field->second.aminmax();
-    const auto wrong = least.item<std::int64_t>() < 0 ? least.item<std::int64_t>() : most.item<std::int64_t>();
-    if (wrong >= 0 && wrong < limit) continue;
-    return base::fail(base::Error::Kind::bad_input, "the field " + name + " holds " + std::to_string(wrong),
-                      "The model takes numbers from 0 to " + std::to_string(limit - 1) +
-                          ": correct the data, or the model's size (model.classes, model.vocabulary).");
-  }
-  return {};
+base::Result<void> check(const Fields& fields, const Limits& limits, const DataSet& data, const Loader::Batch& batch) {
+  return check_limits(fields, limits, [&](const std::string& name, std::int64_t place) {
+    const auto field = std::ranges::find(data.fields(), name, &Field::name) - data.fields().begin();
+    return data.origin(static_cast<std::size_t>(field), batch.sample(place));
+  });
 }
 
 /// For a training on the CPU: what the loader fetched, where it lies.
 class HostBatches final : public Batches {
  public:
-  HostBatches(const DataSet& data, const LoaderOptions& options, std::map<std::string, std::int64_t> limits)
+  HostBatches(const DataSet& data, const LoaderOptions& options, Limits limits)
       : data_(data), limits_(std::move(limits)), loader_(data, options) {}
 
   base::Result<std::optional<Fields>> next() override {
@@ -64,13 +56,14 @@ class HostBatches final : public Batches {
     if (!*batch) return std::nullopt;
     current_.emplace(**std::move(batch));
     auto fields = views_of(data_, *current_);
-    if (const auto checked = check(fields, limits_); !checked) return std::unexpected(checked.error());
+    if (const auto checked = check(fields, limits_, data_, *current_); !checked)
+      return std::unexpected(checked.error());
     return fields;
   }
 
  private:
   const DataSet& data_;
-  std::map<std::string, std::int64_t> limits_;
+  Limits limits_;
   Loader loader_;
   std::optional<Loader::Batch> current_;
 };
@@ -87,7 +80,7 @@ class CachedBatches final : public Batches {
         batch_(static_cast<std::int64_t>(options.first_batch)) {}
 
   /// Fetches everything once, in pieces, by as many threads as the loader has.
-  base::Result<void> fill(const std::map<std::string, std::int64_t>& limits) {
+  base::Result<void> fill(const Limits& limits) {
     constexpr std::int64_t kPiece = 4096;
     auto all = options_;
     all.batch = std::min(kPiece, data_.samples());
@@ -220,7 +213,8 @@ class CopiedBatches final : public Batches {
         if (!copy_into(slots_[place])) break;
       }
     } catch (const c10::Error& failure) {
-      fail({base::Error::Kind::unavailable, std::string("copying a batch: ") + failure.what_without_backtrace(), ""});
+      fail({base::Error::Kind::unavailable, std::string("copying a batch: ") + failure.what_without_backtrace(),
+            "'fullwatt doctor' looks at the GPU; the same command goes on from the last checkpoint."});
     }
     const std::scoped_lock lock(mutex_);
     is_done_ = true;
@@ -238,7 +232,7 @@ class CopiedBatches final : public Batches {
     if (!batch) fail(batch.error());
     if (!batch || !*batch) return false;
     const auto fields = views_of(data_, **batch);
-    if (const auto checked = check(fields, limits_); !checked) {
+    if (const auto checked = check(fields, limits_, data_, **batch); !checked) {
       fail(checked.error());
       return false;
     }
@@ -266,7 +260,7 @@ class CopiedBatches final : public Batches {
   static constexpr std::size_t kSlots = 3;
   const DataSet& data_;
   at::Device device_;
-  std::map<std::string, std::int64_t> limits_;
+  Limits limits_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream stream_;
   Loader loader_;
@@ -287,6 +281,11 @@ bool is_cached(const DataSet& data, const Delivery& delivery) {
   std::size_t bytes = 0;
   for (const auto& field : data.fields()) bytes += field.sample_bytes() * static_cast<std::size_t>(data.samples());
   return bytes <= delivery.cache_bytes;
+}
+
+std::size_t cache_room(std::optional<double> wanted_gb, std::size_t free_bytes) {
+  constexpr double kGigabyte = 1e9;
+  return wanted_gb ? static_cast<std::size_t>(*wanted_gb * kGigabyte) : free_bytes / 2;
 }
 
 base::Result<std::unique_ptr<Batches>> make_batches(const DataSet& data, const LoaderOptions& options,

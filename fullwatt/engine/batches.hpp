@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "fullwatt/engine/data/loader.hpp"
+#include "fullwatt/engine/limits.hpp"
 #include "fullwatt/engine/task.hpp"
 
 namespace fullwatt::engine {
@@ -23,7 +24,7 @@ class Batches {
 struct Delivery {
   at::Device device = at::kCPU;
   bool is_pinned = true;  ///< host memory that a GPU reads by itself, which copies beside its work need
-  std::map<std::string, std::int64_t> limits;  ///< of fields whose numbers must lie from 0 to below this
+  Limits limits;
   std::size_t cache_bytes = 0;  ///< of the device: a data set that fits is kept there, and batches are gathered there
 };
 
@@ -31,5 +32,8 @@ base::Result<std::unique_ptr<Batches>> make_batches(const DataSet& data, const L
                                                     const Delivery& delivery);
 /// Whether these samples would be kept on the device.
 bool is_cached(const DataSet& data, const Delivery& delivery);
+/// What samples may take of a device: as wanted, or where nothing is said half of what is free, so that the training
+/// has as much. Nothing on a CPU, whose memory holds them already.
+std::size_t cache_room(std::optional<double> wanted_gb, std::size_t free_bytes);
 
 }  // namespace fullwatt::engine

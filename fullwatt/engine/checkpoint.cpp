@@ -49,9 +49,18 @@ base::Result<void> put_all(const TensorFile& file, const Named& tensors) {
   return {};
 }
 
-std::uint64_t number_of(const Metadata& metadata, const std::string& name) {
-  const auto found = metadata.find(name);
-  return found != metadata.end() ? base::number<std::uint64_t>(found->second).value_or(0) : 0;
+base::Result<Position> position_of(const Metadata& metadata) {
+  Position position;
+  for (const auto& [name, number] :
+       {std::pair{"epoch", &position.epoch}, {"batch", &position.batch}, {"step", &position.step}}) {
+    const auto found = metadata.find(name);
+    const auto told = found != metadata.end() ? base::number<std::uint64_t>(found->second) : std::nullopt;
+    if (!told)
+      return base::fail(Error::Kind::bad_input, std::string("it does not tell its ") + name + ": it is no checkpoint",
+                        "Weights alone are for --initial; take the file out of this folder.");
+    *number = *told;
+  }
+  return position;
 }
 
 std::unexpected<Error> in_file(const std::string& path, Error error) {
@@ -69,7 +78,9 @@ base::Result<void> save_checkpoint(const std::string& path, const Named& tensors
   for (auto& [name, tensor] : all) {
     tensor = tensor.detach().cpu().contiguous();
     const auto dtype = dtype_of(tensor.scalar_type());
-    if (!dtype) return base::fail(Error::Kind::bad_input, "'" + name + "' is of a type that checkpoints do not hold");
+    if (!dtype)
+      return base::fail(Error::Kind::bad_input, "'" + name + "' is of a type that checkpoints do not hold",
+                        "Keep parameters and buffers as real numbers, such as float32, or as whole ones.");
     if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>())
       return base::fail(Error::Kind::bad_input,
                         "'" + name + "' holds what is no number any more after step " + std::to_string(position.step),
@@ -87,6 +98,8 @@ base::Result<void> save_checkpoint(const std::string& path, const Named& tensors
 base::Result<Position> load_checkpoint(const std::string& path, const Named& tensors, at::Device device) {
   const auto file = TensorFile::open(path);
   if (!file) return std::unexpected(file.error());
+  const auto position = position_of(file->metadata());
+  if (!position) return in_file(path, position.error());
   if (const auto done = put_all(*file, tensors); !done) return in_file(path, done.error());
   for (auto& [name, generator] : generators(device)) {
     const auto* from = file->find(name);
@@ -95,8 +108,7 @@ base::Result<Position> load_checkpoint(const std::string& path, const Named& ten
     if (const auto done = put(*from, state); !done) return in_file(path, done.error());
     generator.set_state(state);
   }
-  const auto& metadata = file->metadata();
-  return Position{number_of(metadata, "epoch"), number_of(metadata, "batch"), number_of(metadata, "step")};
+  return position;
 }
 
 base::Result<void> load_tensors(const std::string& path, const Named& tensors) {

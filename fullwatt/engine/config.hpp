@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,10 @@ struct DataConfig {
   std::int64_t image_width = 224;
   std::map<std::string, std::string> fields;  ///< of a sample, each with the files that hold it
   Normalisation normalisation;
+  std::map<std::string, std::int64_t> limits;  ///< of fields whose numbers count something, from 0 to below this
   bool shuffle = true;
-  double device_cache_gb = 0;  ///< a data set that is not larger is kept on the device
+  /// A data set that is not larger is kept on the device; nothing: where the device has room for it.
+  std::optional<double> device_cache_gb = 0;
 };
 
 /// Factors, of which one is drawn for each picture.

@@ -12,19 +12,12 @@
 namespace fullwatt::engine {
 namespace {
 
-std::int64_t whole_number(const Value& value, std::int64_t least, std::int64_t most) {
-  const auto number = base::number<std::int64_t>(value.text);
-  if (!number || *number < least || *number > most)
-    value.refuse(fmt::format("it must be a whole number from {} to {}", least, most));
-  return *number;
-}
-
-double number(const Value& value, double least, double most) {
+double number(const Value& value, double least, double most, std::string_view kind = "a number") {
   double found = 0;
   const auto* const end = value.text.data() + value.text.size();
   const auto [stopped, error] = std::from_chars(value.text.data(), end, found);
   if (error != std::errc{} || stopped != end || !(found >= least && found <= most))
-    value.refuse(fmt::format("it must be a number from {:g} to {:g}", least, most));
+    value.refuse(fmt::format("it must be {} from {:g} to {:g}", kind, least, most));
   return found;
 }
 
@@ -127,10 +120,31 @@ Key channels(std::string_view name, std::vector<double> Normalisation::* member,
   return {"data", name, read, tell, true};
 }
 
+/// Gigabytes, or auto.
+Key device_cache() {
+  const auto read = [](Config& config, const Value& value) {
+    constexpr double kMost = 1e5;
+    config.data.device_cache_gb =
+        value.text == "auto" ? std::nullopt : std::optional(number(value, 0, kMost, "auto, or a number"));
+  };
+  const auto tell = [](const Config& config) {
+    const auto& given = config.data.device_cache_gb;
+    return given ? fmt::format("{:g}", *given) : "auto";
+  };
+  return {"data", "device_cache_gb", read, tell};
+}
+
 }  // namespace
 
 std::string shown(std::string_view text) {
   return "'" + base::printable(text, 60) + "'";
+}
+
+std::int64_t whole_number(const Value& value, std::int64_t least, std::int64_t most) {
+  const auto number = base::number<std::int64_t>(value.text);
+  if (!number || *number < least || *number > most)
+    value.refuse(fmt::format("it must be a whole number from {} to {}", least, most));
+  return *number;
 }
 
 const std::vector<Key>& keys() {
@@ -155,7 +169,7 @@ const std::vector<Key>& keys() {
       channels("mean", &Normalisation::mean, -1e6),
       channels("std", &Normalisation::deviation, 1e-6),
       flag("data", "shuffle", &Config::data, &DataConfig::shuffle),
-      real("data", "device_cache_gb", &Config::data, &DataConfig::device_cache_gb, 0, 1e5),
+      device_cache(),
       real("augment", "flip", &Config::augment, &AugmentConfig::flip, 0, 1),
       whole("augment", "shift", &Config::augment, &AugmentConfig::shift, 0, 16383),
       text("augment", "padding", &Config::augment, &AugmentConfig::padding, {"reflection", "zeros"}),

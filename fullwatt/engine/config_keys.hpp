@@ -7,10 +7,13 @@
 /// The settings of a configuration one by one: how each is read from a text, and told. Private to the reading of files.
 namespace fullwatt::engine {
 
+constexpr const char* kDescribed = "docs/train.md describes every setting.";
+
 /// Thrown while a configuration is read; becomes an Error. `place` is a line of the file, or an override.
 struct Wrong {
   std::string place;
   std::string what;
+  std::string remedy = kDescribed;
 };
 
 /// A text of the user's, for messages.
@@ -23,6 +26,8 @@ struct Value {
 
   [[noreturn]] void refuse(const std::string& what) const { throw Wrong{place, what + ", not " + shown(text)}; }
 };
+
+std::int64_t whole_number(const Value& value, std::int64_t least, std::int64_t most);
 
 /// One key of the file: how it is read, and how it is told.
 struct Key {

@@ -23,6 +23,8 @@ constexpr std::uint32_t kEventWallTime = 1;
 constexpr std::uint32_t kEventStep = 2;
 constexpr std::uint32_t kEventFileVersion = 3;
 constexpr std::uint32_t kEventSummary = 5;
+constexpr std::uint32_t kEventSessionLog = 7;
+constexpr std::uint32_t kSessionStatus = 1;
 constexpr std::uint32_t kSummaryValue = 1;
 constexpr std::uint32_t kValueTag = 1;
 constexpr std::uint32_t kValueSimpleValue = 2;
@@ -34,8 +36,9 @@ constexpr std::uint32_t kTensorDtype = 1;
 constexpr std::uint32_t kTensorShape = 2;
 constexpr std::uint32_t kTensorStringValue = 8;
 
-constexpr std::uint64_t kDtypeString = 7;  ///< DT_STRING of types.proto
-constexpr std::string_view kNoDimensions;  ///< the shape of a single value
+constexpr std::uint64_t kDtypeString = 7;   ///< DT_STRING of types.proto
+constexpr std::uint64_t kSessionStart = 1;  ///< SessionLog.START of event.proto
+constexpr std::string_view kNoDimensions;   ///< the shape of a single value
 constexpr std::string_view kFileVersion = "brain.Event:2";
 constexpr std::string_view kTextPlugin = "text";
 
@@ -192,6 +195,11 @@ EventFile& EventFile::operator=(EventFile&& other) noexcept {
 
 EventFile::~EventFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void EventFile::restart(std::uint64_t step) {
+  append(wall_time_now() + integer_field(kEventStep, step) +
+         bytes_field(kEventSessionLog, integer_field(kSessionStatus, kSessionStart)));
 }
 
 void EventFile::scalar(std::uint64_t step, std::string_view tag, double value) {

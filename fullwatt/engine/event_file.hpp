@@ -25,6 +25,8 @@ class EventFile {
 
   const std::string& path() const { return path_; }
 
+  /// What earlier files of the folder tell of this step and later ones is not shown any more: they are made again.
+  void restart(std::uint64_t step);
   /// TensorBoard holds float32 and makes a group of the tags that begin alike up to a slash.
   void scalar(std::uint64_t step, std::string_view tag, double value);
   /// TensorBoard reads it as Markdown.

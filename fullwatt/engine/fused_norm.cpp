@@ -23,6 +23,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Kernels = c10::intrusive_ptr<NormKernels>;
 
+constexpr const char* kReport = "Torch's own are taken; please report it with the card and its driver.";
+
 constexpr std::int64_t kThreads = 256;          // as in fused_norm.cu
 constexpr std::int64_t kLanes = 32;             // as there
 constexpr std::int64_t kLaneChannels = 16;      // as there
@@ -233,7 +235,7 @@ base::Result<void> verify_kind(const Kernels& kernels, bool adds, bool has_relu)
   Trial torchs(x.to(at::kFloat), residual.to(at::kFloat), channels);
   const auto added = [&](const Trial& trial) { return adds ? trial.residual : at::Tensor(); };
   const auto fused = fused_norm(kernels, *ours.norm, ours.x, {}, {.residual = added(ours), .has_relu = has_relu});
-  if (!fused) return base::fail(base::Error::Kind::unavailable, "they refuse their own problem");
+  if (!fused) return base::fail(base::Error::Kind::unavailable, "they refuse their own problem", kReport);
   ours.backward(*fused, of_y);
   torchs.backward(plainly_normed(*torchs.norm, torchs.x, {.residual = added(torchs), .has_relu = has_relu}), of_y);
   const auto expected = torchs.results(adds);
@@ -245,7 +247,7 @@ base::Result<void> verify_kind(const Kernels& kernels, bool adds, bool has_relu)
     const double most =
         right.abs().max().item<double>() * (kernels->numbers() == at::kFloat ? kFewRoundings : kFewHalfRoundings);
     if (!(off <= most))
-      return base::fail(base::Error::Kind::unavailable, std::string("their ") + name + " are not torch's");
+      return base::fail(base::Error::Kind::unavailable, std::string("their ") + name + " are not torch's", kReport);
   }
   return {};
 }
@@ -308,14 +310,17 @@ FusedNorms fused_norms(const nn::Module& network, const NormKernels& kernels) {
 }
 
 base::Result<FusedNorms> fuse_norms(Task& task, at::Device device, const StepSettings& settings) {
-  if (!settings.channels_last) return base::fail(base::Error::Kind::unavailable, "train.channels_last is false");
+  if (!settings.channels_last)
+    return base::fail(base::Error::Kind::unavailable, "train.channels_last is false",
+                      "They need train.channels_last: true.");
   const auto kernels = NormKernels::make(device, numbers_in(settings.precision));
   if (!kernels) return std::unexpected(kernels.error());
   if (const auto same = verify(*kernels); !same) return std::unexpected(same.error());
   const auto found = fused_norms(task.network(), **kernels);
   if (found.fitting == 0)
     return base::fail(base::Error::Kind::unavailable,
-                      "none has a multiple of " + std::to_string((*kernels)->wide()) + " channels");
+                      "none has a multiple of " + std::to_string((*kernels)->wide()) + " channels",
+                      "Other settings under model: give them such a number.");
   task.fuse(*kernels);
   return found;
 }

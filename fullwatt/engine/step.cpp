@@ -32,10 +32,6 @@ class Autocast {
   bool is_on_;
 };
 
-std::int64_t samples_of(const Fields& batch) {
-  return batch.empty() ? 0 : batch.begin()->second.size(0);
-}
-
 Fields cut(const Fields& batch, std::int64_t first, std::int64_t count) {
   Fields piece;
   for (const auto& [name, tensor] : batch) piece.emplace(name, tensor.narrow(0, first, count));
@@ -49,6 +45,10 @@ void lay_channels_last(torch::nn::Module& network) {
 }
 
 }  // namespace
+
+std::int64_t samples_of(const Fields& batch) {
+  return batch.empty() ? 0 : batch.begin()->second.size(0);
+}
 
 Named weights_of(const torch::nn::Module& network) {
   Named found;
@@ -107,7 +107,9 @@ void Step::add_piece(const Fields& batch, double weight) {
     loss = loss_(prepared(batch));
   }
   const auto weighed = weight == 1 ? loss : loss * weight;
+  const auto begun = RunRecording::now_ns();
   (scaler_ ? scaler_->scaled(weighed) : weighed).backward();
+  if (recording_ != nullptr) recording_->phase(RunRecording::Phase::backward, begun);
   step_loss_ += weighed.detach();
 }
 

@@ -6,6 +6,7 @@
 #include "fullwatt/engine/augment.hpp"
 #include "fullwatt/engine/gradient_sum.hpp"
 #include "fullwatt/engine/optimizer.hpp"
+#include "fullwatt/engine/run_recording.hpp"
 #include "fullwatt/engine/scaler.hpp"
 #include "fullwatt/engine/task.hpp"
 
@@ -31,6 +32,8 @@ class Step {
   /// From now on gradients are averaged over all processes.
   void share(std::unique_ptr<GradientSum> sum) { sum_ = std::move(sum); }
   GradientSum* sum() { return sum_.get(); }
+  /// From now on the host's time in backward is told; null: not.
+  void record_by(RunRecording* recording) { recording_ = recording; }
 
   /// Adds the gradients of a part; `weight` is its share of the whole. Bytes become numbers from 0 to 1, other
   /// fractions float32, and the field `images` is augmented, here on the device. Throws c10::OutOfMemoryError; the step
@@ -71,11 +74,14 @@ class Step {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Scaler> scaler_;
   std::unique_ptr<GradientSum> sum_;
+  RunRecording* recording_ = nullptr;
   std::int64_t pieces_ = 1;
   at::Tensor step_loss_;  ///< of the step that is being made
   at::Tensor losses_;     ///< of whole steps, added up; those that the scaler left out are not in it
   at::Tensor steps_;      ///< in `losses_`
 };
+
+std::int64_t samples_of(const Fields& batch);
 
 /// The weights and buffers of a network, by the names that PyTorch gives them.
 Named weights_of(const torch::nn::Module& network);

@@ -28,9 +28,11 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kAlignment = 8;
 constexpr std::size_t kMostHeader = 100U << 20U;  ///< the format's own limit
 constexpr const char* kMetadata = "__metadata__";
-constexpr const char* kChecksum = "crc32";
+constexpr const char* kChecksum = "crc32";  ///< of the data alone in files without a schema, which came before
+constexpr const char* kSchemaName = "fullwatt_schema";
+constexpr int kSchema = 2;
 
-constexpr std::array<std::pair<Dtype, std::string_view>, 12> kNames{{{Dtype::boolean, "BOOL"},
+constexpr std::array<std::pair<Dtype, std::string_view>, 13> kNames{{{Dtype::boolean, "BOOL"},
                                                                      {Dtype::int8, "I8"},
                                                                      {Dtype::uint8, "U8"},
                                                                      {Dtype::int16, "I16"},
@@ -41,14 +43,16 @@ constexpr std::array<std::pair<Dtype, std::string_view>, 12> kNames{{{Dtype::boo
                                                                      {Dtype::uint64, "U64"},
                                                                      {Dtype::float16, "F16"},
                                                                      {Dtype::float32, "F32"},
-                                                                     {Dtype::float64, "F64"}}};
+                                                                     {Dtype::float64, "F64"},
+                                                                     {Dtype::bfloat16, "BF16"}}};
 
 std::string_view name_of(Dtype dtype) {
   return std::ranges::find(kNames, dtype, [](const auto& entry) { return entry.first; })->second;
 }
 
-std::string checksum(const std::vector<TensorView>& tensors) {
-  auto sum = ::crc32_z(0, nullptr, 0);
+/// Of a text and the tensors behind it.
+std::string checksum(std::string_view text, const std::vector<TensorView>& tensors) {
+  auto sum = ::crc32_z(::crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size());
   for (const auto& tensor : tensors) {
     if (tensor.bytes() > 0)  // to zlib a null pointer means to begin again
       sum = ::crc32_z(sum, reinterpret_cast<const Bytef*>(tensor.data), tensor.bytes());
@@ -57,7 +61,7 @@ std::string checksum(const std::vector<TensorView>& tensors) {
 }
 
 std::string header_of(const std::vector<TensorView>& tensors, Metadata metadata) {
-  metadata[kChecksum] = checksum(tensors);
+  metadata[kSchemaName] = std::to_string(kSchema);
   json header{{kMetadata, metadata}};
   std::size_t offset = 0;
   for (const auto& tensor : tensors) {
@@ -65,6 +69,7 @@ std::string header_of(const std::vector<TensorView>& tensors, Metadata metadata)
         {"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes()}}};
     offset += tensor.bytes();
   }
+  header[kMetadata][kChecksum] = checksum(header.dump(), tensors);
   auto text = header.dump();
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   return text;
@@ -116,26 +121,48 @@ void sync_folder(const std::string& path) {
   ::close(descriptor);
 }
 
-std::unexpected<Error> refuse(std::string message) {
-  return base::fail(Error::Kind::bad_input, std::move(message), "Take an earlier one.");
+std::unexpected<Error> refuse(std::string message,
+                              std::string remedy = "Take an earlier one, or write it again where it came from.") {
+  return base::fail(Error::Kind::bad_input, std::move(message), std::move(remedy));
 }
 
-/// One entry of the header; nothing where it makes no sense.
-std::optional<TensorView> tensor_of(const std::string& name, const json& entry, std::string_view data) {
-  const auto dtype = std::ranges::find(kNames, entry.at("dtype").get<std::string>(),
-                                       [](const auto& known) { return std::string(known.second); });
+/// One entry of the header.
+base::Result<TensorView> tensor_of(const std::string& name, const json& entry, std::string_view data) {
+  const auto wrong = refuse("it is cut off, or its header is wrong");
+  const auto type = entry.at("dtype").get<std::string>();
+  const auto* const dtype = std::ranges::find(kNames, type, [](const auto& known) { return known.second; });
+  if (dtype == kNames.end())
+    return refuse(
+        fmt::format("'{}' is of the type {}, which is not read", base::printable(name, 100), base::printable(type, 20)),
+        "Save it as float32, float16 or bfloat16, or as whole numbers.");
   const auto offsets = entry.at("data_offsets").get<std::vector<std::size_t>>();
-  if (dtype == kNames.end() || offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
-    return std::nullopt;
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size()) return wrong;
   TensorView tensor{name, dtype->first, entry.at("shape").get<std::vector<std::int64_t>>(),
                     reinterpret_cast<const std::byte*>(data.data() + offsets[0])};
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 8;
   std::int64_t product = 1;
   for (const auto length : tensor.shape) {
-    if (length < 0 || (length > 0 && product > kMost / length)) return std::nullopt;
+    if (length < 0 || (length > 0 && product > kMost / length)) return wrong;
     product *= length;
   }
-  return tensor.bytes() == offsets[1] - offsets[0] ? std::optional(tensor) : std::nullopt;
+  if (tensor.bytes() != offsets[1] - offsets[0]) return wrong;
+  return tensor;
+}
+
+/// Files of others have no checksum; ours have one of the header and the data.
+base::Result<void> verify(json header, const Metadata& metadata, const std::vector<TensorView>& tensors) {
+  const auto schema = metadata.find(kSchemaName);
+  const auto told = metadata.find(kChecksum);
+  const bool is_first = schema == metadata.end();
+  if (!is_first && schema->second != std::to_string(kSchema))
+    return refuse(
+        fmt::format("it is of the schema {}, and this fullwatt reads {}", base::printable(schema->second, 20), kSchema),
+        "Take the fullwatt that wrote it, or a newer one.");
+  if (is_first && told == metadata.end()) return {};
+  if (!is_first) header[kMetadata].erase(kChecksum);
+  if (told == metadata.end() || told->second != checksum(is_first ? "" : header.dump(), tensors))
+    return refuse("it does not fit its checksum");
+  return {};
 }
 
 }  // namespace
@@ -170,7 +197,7 @@ base::Result<std::pair<std::vector<TensorView>, Metadata>> parse_tensors(const s
   if (length > kMostHeader) return refuse("it is no safetensors file");
   if (bytes.size() - kLengthBytes < length) return refuse("it is cut off");
   const auto start = kLengthBytes + static_cast<std::size_t>(length);
-  const auto header =
+  auto header =
       json::parse(bytes.begin() + kLengthBytes, bytes.begin() + static_cast<std::ptrdiff_t>(start), nullptr, false);
   if (!header.is_object()) return refuse("its header cannot be read");
   std::vector<TensorView> tensors;
@@ -182,22 +209,23 @@ base::Result<std::pair<std::vector<TensorView>, Metadata>> parse_tensors(const s
         continue;
       }
       const auto tensor = tensor_of(name, entry, std::string_view(bytes).substr(start));
-      if (!tensor) return refuse("it is cut off, or its header is wrong");
+      if (!tensor) return std::unexpected(tensor.error());
       tensors.push_back(*tensor);
     }
   } catch (const json::exception&) {
     return refuse("its header cannot be read");
   }
   std::ranges::sort(tensors, {}, &TensorView::data);
-  if (const auto told = metadata.find(kChecksum); told != metadata.end() && told->second != checksum(tensors))
-    return refuse("it does not fit its checksum");
+  if (const auto verified = verify(std::move(header), metadata, tensors); !verified)
+    return std::unexpected(verified.error());
   return std::pair{std::move(tensors), std::move(metadata)};
 }
 
 base::Result<TensorFile> TensorFile::open(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open())
-    return base::fail(Error::Kind::not_found, base::printable(path, 300) + " cannot be read: " + std::strerror(errno));
+    return base::fail(Error::Kind::not_found, base::printable(path, 300) + " cannot be read: " + std::strerror(errno),
+                      "Name a file that is there and may be read.");
   TensorFile found;
   found.bytes_ =
       std::make_shared<const std::string>(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>{});

@@ -7,8 +7,8 @@
 
 #include "fullwatt/engine/data/npy.hpp"
 
-/// Tensors in a file, in the format safetensors, which Python reads, too; with a checksum, and whole or not there at
-/// all.
+/// Tensors in a file, in the format safetensors, which Python reads, too; with a checksum of everything, and whole or
+/// not there at all.
 namespace fullwatt::engine {
 
 /// Numbers that lie somewhere, row after row.

@@ -29,6 +29,8 @@ inline std::optional<at::ScalarType> scalar_type(Dtype dtype) {
       return at::kFloat;
     case Dtype::float64:
       return at::kDouble;
+    case Dtype::bfloat16:
+      return at::kBFloat16;
     case Dtype::uint16:
     case Dtype::uint32:
     case Dtype::uint64:
@@ -39,7 +41,7 @@ inline std::optional<at::ScalarType> scalar_type(Dtype dtype) {
 
 inline std::optional<Dtype> dtype_of(at::ScalarType type) {
   for (const auto dtype : {Dtype::boolean, Dtype::int8, Dtype::uint8, Dtype::int16, Dtype::int32, Dtype::int64,
-                           Dtype::float16, Dtype::float32, Dtype::float64}) {
+                           Dtype::float16, Dtype::float32, Dtype::float64, Dtype::bfloat16}) {
     if (scalar_type(dtype) == type) return dtype;
   }
   return std::nullopt;

@@ -25,6 +25,9 @@ namespace fs = std::filesystem;
 using base::Error;
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kTorchFailed =
+    "Do the shapes and types of the data fit the settings under model:? 'fullwatt doctor' looks at the GPU.";
+
 /// Everything that one training holds.
 class Training {
  public:
@@ -36,7 +39,10 @@ class Training {
       if (const auto done = (this->*step)(); !done) return std::unexpected(done.error());
     }
     tell_start();
-    return steps();
+    auto trained = steps();
+    if (!trained && saved_step_ > 0)
+      trained.error().remedy += " The last checkpoint is whole: " + checkpoint_path(config_.output.folder, saved_step_);
+    return trained;
   }
 
  private:
@@ -161,7 +167,10 @@ class Training {
   }
 
   std::string told_of_norms() const {
-    if (!*fused_) return "no fused batch norms: " + base::printable(fused_->error().message, 400);
+    if (!*fused_) {
+      const auto& [kind, message, remedy] = fused_->error();
+      return "no fused batch norms: " + base::printable(message, 400) + (remedy.empty() ? "" : ". " + remedy);
+    }
     return "fused batch norms: " + std::to_string((*fused_)->fitting) + " of " + std::to_string((*fused_)->all);
   }
 
@@ -222,7 +231,10 @@ class Training {
                    seconds};
   }
 
-  bool wants_stop() const { return options_.stop != nullptr && options_.stop->load(); }
+  bool wants_stop() const {
+    const auto* const recording = accelerator_->recording();
+    return (options_.stop != nullptr && options_.stop->load()) || (recording != nullptr && recording->wants_stop());
+  }
 
   /// All processes after the same step, when one of them is to stop.
   base::Result<bool> is_stopped() {
@@ -235,12 +247,25 @@ class Training {
     auto options = accelerator_->loader_options();
     options.first_epoch = position_.epoch;
     options.first_batch = position_.batch;
+    try {
+      auto batches = make_batches(*data_, options, delivery());
+      if (!batches) return std::unexpected(batches.error());
+      batches_ = *std::move(batches);
+      return {};
+    } catch (const c10::OutOfMemoryError&) {
+      if (!stream_instead()) throw;
+      return open_batches();
+    }
+  }
+
+  Delivery delivery() const {
     auto delivery = accelerator_->delivery();
-    delivery.limits = task_->limits();
-    auto batches = make_batches(*data_, options, delivery);
-    if (!batches) return std::unexpected(batches.error());
-    batches_ = *std::move(batches);
-    return {};
+    for (const auto& [field, limit] : task_->limits()) {
+      auto& least = delivery.limits.try_emplace(field, limit).first->second;
+      least = std::min(least, limit);
+    }
+    if (is_streaming_) delivery.cache_bytes = 0;
+    return delivery;
   }
 
   /// One step of the optimiser: as many batches as make it. False when there are no more.
@@ -274,11 +299,12 @@ class Training {
   base::Result<void> verify_device() {
     if (has_verified_) return {};
     has_verified_ = true;
+    if (const auto here =
+            must_be_on(accelerator_->device(), accelerator_->step().state(),
+                       "A model registers all its parameters and buffers, and leaves them where they are.");
+        !here)
+      return here;
     const auto found = check_device(task_->network(), accelerator_->device());
-    if (!found.elsewhere.empty())
-      return base::fail(Error::Kind::bad_input,
-                        "the training is on " + accelerator_->device().str() + ", and " + found.elsewhere.front(),
-                        "A model registers all its parameters and buffers, and leaves them where they are.");
     constexpr std::uint64_t kMegabyte = 1'000'000;
     const auto device = accelerator_->device();
     const auto where = device.str() + (device.is_cuda() ? ", " + gpu_card(device.index()).name : "");
@@ -291,8 +317,20 @@ class Training {
 
   std::uint64_t steps_in_all() const { return steps_per_epoch() * static_cast<std::uint64_t>(config_.train.epochs); }
 
+  /// Samples that are on the device without having been asked for make room there first; false where there are none.
+  bool stream_instead() {
+    if (config_.data.device_cache_gb || is_streaming_ || !is_cached(*data_, delivery())) return false;
+    is_streaming_ = true;
+    listener_.noted("out of memory: the samples are not kept on the device any more");
+    return true;
+  }
+
   /// The memory of the device was too small: the same step, from the same samples, in smaller pieces.
   base::Result<void> begin_again() {
+    if (stream_instead()) {
+      accelerator_->begin_step_again();
+      return open_batches();
+    }
     if (!accelerator_->halve())
       return base::fail(Error::Kind::unavailable, "the memory of the device is too small for a single sample",
                         "Take a smaller model, or close what else uses the device ('fullwatt doctor' names it).");
@@ -328,10 +366,9 @@ class Training {
     const auto loss = accelerator_->step().take_mean_loss();
     if (!loss) return {};
     if (!std::isfinite(*loss))
-      return base::fail(
-          Error::Kind::bad_input, "the loss is no number any more at step " + std::to_string(position_.step),
-          saved_step_ > 0 ? "The last checkpoint is whole: " + checkpoint_path(config_.output.folder, saved_step_)
-                          : "A smaller optimizer.lr, or train.clip, may help.");
+      return base::fail(Error::Kind::bad_input,
+                        "the loss is no number any more at step " + std::to_string(position_.step),
+                        "A smaller optimizer.lr, or train.clip, may help.");
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_told_).count();
     if (is_first())
@@ -343,6 +380,7 @@ class Training {
   }
 
   base::Result<void> save() {
+    if (accelerator_->repeats_batch()) return {};
     if (auto* const group = accelerator_->group()) {
       if (const auto met = group->barrier(); !met) return met;
     }
@@ -379,6 +417,7 @@ class Training {
   double rate_ = 0;
   bool has_told_of_graph_ = false;
   bool has_verified_ = false;
+  bool is_streaming_ = false;  ///< the device has no room for all samples
   Clock::time_point last_told_;
 };
 
@@ -394,9 +433,10 @@ base::Result<Trained> train(const Config& config, const TrainOptions& options, c
         "Take a smaller model, a smaller train.batch_size or data.device_cache_gb, or close what else uses "
         "the device ('fullwatt doctor' names it).");
   } catch (const c10::Error& error) {
-    return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what_without_backtrace(), 400));
+    return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what_without_backtrace(), 400),
+                      kTorchFailed);
   } catch (const std::exception& error) {  // of the libraries below torch
-    return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what(), 400));
+    return base::fail(Error::Kind::unavailable, "torch: " + base::printable(error.what(), 400), kTorchFailed);
   }
 }
 

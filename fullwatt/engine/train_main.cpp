@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/grid.hpp"
 #include "fullwatt/engine/train_output.hpp"
 
@@ -47,6 +48,15 @@ int report(const base::Error& error, int code) {
   fmt::print(stderr, "fullwatt train: {}\n", error.message);
   if (!error.remedy.empty()) fmt::print(stderr, "  {}\n", error.remedy);
   return code;
+}
+
+/// The one that was chosen for the training is the only one that torch sees. Processes that train together have one
+/// each.
+void show_only(const std::string& gpu, const Config& config, const Place& place) {
+  if (gpu.empty() || place.size > 1 || config.hardware.device == "cpu") return;
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  ::setenv("CUDA_VISIBLE_DEVICES", gpu.c_str(), 1);
+  fmt::print(stderr, "the only GPU that the training sees is {}\n", base::printable(gpu, 100));
 }
 
 int run(const Config& config, const TrainOptions& options) {
@@ -100,18 +110,20 @@ int run_grid(const std::string& path, const std::vector<std::string>& overrides,
 int train_main(int argc, char** argv) {
   CLI::App app("Trains a model in C++ as a configuration says", "fullwatt train");
   app.footer(
-      "fullwatt train --gpu-config CONFIG trains on the GPU that 'fullwatt select' chooses, with that card's "
-      "values where the configuration says nothing.\n\nExample: fullwatt train examples/lstm.yaml --set "
+      "fullwatt train trains on the GPU that 'fullwatt select' chooses; with --gpu-config on no CPU, and with that "
+      "card's values where the configuration says nothing.\n\nExample: fullwatt train examples/lstm.yaml --set "
       "train.batch_size=256");
   app.set_version_flag("--version", "fullwatt-train for PyTorch " FULLWATT_TORCH_VERSION);
   std::string path;
   std::vector<std::string> overrides;
   std::vector<std::string> starting;
+  std::string gpu;
   TrainOptions options;
   app.add_option("config", path, "The configuration, in YAML (docs/train.md)")->required();
   app.add_option("--set", overrides, "A setting that is to be otherwise: section.key=value")->allow_extra_args(false);
   app.add_option("--start", starting, "A setting for what the configuration leaves open: section.key=value")
       ->allow_extra_args(false);
+  app.add_option("--gpu", gpu, "The GPU to train on by its UUID, where the configuration wants one");
   app.add_option("--initial", options.initial, "First weights, a safetensors file")->check(CLI::ExistingFile);
   app.add_flag("--anew", options.anew, "Begin again, also where there is a checkpoint");
   try {
@@ -124,6 +136,7 @@ int train_main(int argc, char** argv) {
   options.place = *place;
   const auto config = read_config(path, overrides, starting);
   if (!config) return report(config.error(), kUsage);
+  show_only(gpu, *config, options.place);
   options.stop = &stop;
   std::signal(SIGINT, interrupt);
   std::signal(SIGTERM, interrupt);

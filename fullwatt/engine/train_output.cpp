@@ -84,8 +84,9 @@ void TrainOutput::start(const Start& start) {
     auto events = EventFile::create(folder.string());
     if (events) {
       events_ = *std::move(events);
+      events_->restart(start.resumed.empty() ? 0 : first_step_ + 1);
     } else {
-      say("no file for TensorBoard: " + events.error().message);
+      say("no file for TensorBoard: " + events.error().message + "; " + events.error().remedy);
     }
   }
   tell_settings(start);
@@ -119,10 +120,18 @@ void TrainOutput::progress(const Progress& now) {
   metrics_ << fmt::format(R"({{"epoch":{},"step":{},"loss":{:.17g},"samples_per_second":{:.6g},"lr":{:.9g}}})",
                           now.epoch, now.step, now.loss, now.samples_per_second, now.rate)
            << std::endl;
+  if (metrics_.is_open() && !metrics_) {
+    say("metrics.jsonl ends early: is the disk full? The training goes on without it.");
+    metrics_.close();
+  }
   if (!events_) return;
   events_->scalar(now.step, "train/loss", now.loss);
   events_->scalar(now.step, "train/lr", now.rate);
   events_->scalar(now.step, "speed/samples_per_second", now.samples_per_second);
+  if (const auto error = events_->error()) {
+    say(error->message + "; " + error->remedy);
+    events_.reset();
+  }
 }
 
 }  // namespace fullwatt::engine

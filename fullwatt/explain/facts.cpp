@@ -101,6 +101,7 @@ void model(const Json& json, ProcessFacts& facts) {
                       .wrapper = lenient::text(json, "wrapper"),
                       .channels_last = lenient::number(json, "channels_last"),
                       .batchnorm_bias = lenient::number(json, "batchnorm_bias"),
+                      .batch_norms = lenient::number(json, "batch_norms"),
                       .site = lenient::site(json, "site")});
 }
 
@@ -221,6 +222,10 @@ void memory(const Json& json, ProcessFacts& facts) {
       MemoryFact{.device = loose(json, "device"),
                  .peak_allocated_bytes = lenient::integer<std::uint64_t>(json, "peak_allocated_bytes").value_or(0),
                  .peak_reserved_bytes = lenient::integer<std::uint64_t>(json, "peak_reserved_bytes").value_or(0),
+                 .training_peak_bytes = lenient::integer<std::uint64_t>(json, "training_peak_bytes"),
+                 .card_bytes = lenient::integer<std::uint64_t>(json, "card_bytes"),
+                 .allowed_bytes = lenient::integer<std::uint64_t>(json, "allowed_bytes"),
+                 .beside_bytes = lenient::integer<std::uint64_t>(json, "beside_bytes"),
                  .retries = lenient::number(json, "retries").value_or(0),
                  .oom = lenient::number(json, "oom").value_or(0),
                  .device_allocations = lenient::number(json, "device_allocations").value_or(0)};
@@ -228,6 +233,13 @@ void memory(const Json& json, ProcessFacts& facts) {
 
 std::uint64_t when(const Json& json) {
   return lenient::integer<std::uint64_t>(json, "at_ns").value_or(0);
+}
+
+void lengths(const Json& json, ProcessFacts& facts) {
+  facts.lengths = LengthsFact{.varies = lenient::flag(json, "varies").value_or(false),
+                              .read = lenient::integer<std::uint64_t>(json, "read").value_or(0),
+                              .of = lenient::integer<std::uint64_t>(json, "of").value_or(0),
+                              .longest = lenient::numbers(json, "longest")};
 }
 
 void epoch(const Json& json, ProcessFacts& facts) {
@@ -289,7 +301,9 @@ void turn(const Json& json, ProcessFacts& facts) {
                              .kept = lenient::flag(json, "kept"),
                              .without_ms = lenient::numbers(json, "without_ms"),
                              .with_ms = lenient::numbers(json, "with_ms"),
-                             .once_s = lenient::number(json, "once_s")});
+                             .once_s = lenient::number(json, "once_s"),
+                             .without_ns = lenient::numbers(json, "without_ns"),
+                             .with_ns = lenient::numbers(json, "with_ns")});
 }
 
 void target(const Json& json, ProcessFacts& facts) {
@@ -321,6 +335,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"flops", flops},
     {"attention", attention},
     {"memory", memory},
+    {"lengths", lengths},
     {"epoch", epoch},
     {"profiler", profiler},
     {"evaluation", evaluation},

@@ -55,6 +55,7 @@ struct ModelFact {
   std::string wrapper;
   std::optional<double> channels_last;   ///< share of the 4-d weights
   std::optional<double> batchnorm_bias;  ///< convolutions with a bias right before a batch normalisation
+  std::optional<double> batch_norms;     ///< layers that normalise by the batch
   model::Site site;                      ///< where the training calls it
 };
 
@@ -150,9 +151,21 @@ struct MemoryFact {
   std::string device;
   std::uint64_t peak_allocated_bytes = 0;
   std::uint64_t peak_reserved_bytes = 0;
+  std::optional<std::uint64_t> training_peak_bytes;  ///< allocated outside evaluations
+  std::optional<std::uint64_t> card_bytes;
+  std::optional<std::uint64_t> allowed_bytes;  ///< that torch may take of them
+  std::optional<std::uint64_t> beside_bytes;   ///< taken of the card by others, and by CUDA itself
   double retries = 0;
   double oom = 0;
   double device_allocations = 0;
+};
+
+/// How long the samples of the training's loader are, as far as a trial could read them.
+struct LengthsFact {
+  bool varies = false;
+  std::uint64_t read = 0;
+  std::uint64_t of = 0;
+  std::vector<double> longest;  ///< their indices
 };
 
 struct EpochFact {
@@ -206,7 +219,9 @@ struct TurnFact {
   std::optional<bool> kept;
   std::vector<double> without_ms;  ///< of a step, pair by pair
   std::vector<double> with_ms;
-  std::optional<double> once_s;  ///< what its first use took
+  std::optional<double> once_s;    ///< what its first use took
+  std::vector<double> without_ns;  ///< when it was off: beginning and end, again and again
+  std::vector<double> with_ns;
 };
 
 /// What a plan that is made from this run would be made for.
@@ -261,6 +276,7 @@ struct ProcessFacts {
   std::optional<FlopsFact> flops;
   Counts attention;  ///< calls by backend in the counted step
   std::optional<MemoryFact> memory;
+  std::optional<LengthsFact> lengths;
   std::vector<EpochFact> epochs;
   std::vector<ProfilerFact> profilers;
   std::vector<model::Site> evaluations;  ///< where Module.eval() was called

@@ -12,6 +12,12 @@
 /// The answer of `judge(Trials)`: whether a plan is faster, and whether the training is unharmed.
 namespace fullwatt::model {
 
+/// What a GPU draws without and with a fix.
+struct TurnWatts {
+  double without = 0;
+  double with = 0;
+};
+
 /// A fix that was turned on and off while the program trained, on top of those that had paid before.
 struct Turn {
   std::string id;  ///< empty: turns cannot be taken in this training
@@ -19,6 +25,7 @@ struct Turn {
   std::vector<double> without_ms;  ///< of a step, pair by pair; none when it broke the program
   std::vector<double> with_ms;
   double once_s = 0;  ///< what its first use took, such as compiling
+  std::optional<TurnWatts> watts;
 };
 
 /// How hard the GPU worked during the steps that were measured, as the driver counts it. What is not known is empty.
@@ -36,6 +43,23 @@ struct GpuWork {
   }
 };
 
+/// What a start took of the memory of the card that it trained on, and what was left to it.
+struct CardMemory {
+  double training_bytes = 0;  ///< in tensors, at most, outside evaluations
+  double peak_bytes = 0;      ///< the same with them
+  double held_bytes = 0;      ///< by torch for these, with the gaps between them
+  double limit_bytes = 0;     ///< that torch may hold: what others leave of the card, or less where the program says so
+  bool ran_out = false;       ///< at least once, whether the program went on or not
+};
+
+/// How long the samples of a training are, as far as a start could read them in time.
+struct SampleLengths {
+  bool varies = false;
+  std::uint64_t read = 0;
+  std::uint64_t of = 0;                ///< that an epoch has
+  std::vector<std::uint64_t> longest;  ///< their indices, where these are numbers
+};
+
 /// One start of the program with a plan, and what was measured of it.
 struct Trial {
   Plan plan;
@@ -49,9 +73,11 @@ struct Trial {
   std::map<std::string, double> once_s;  ///< by fix: what it takes at the beginning
   double samples_per_step = 0;
   GpuWork gpu;
-  double host_memory_bytes = 0;  ///< at most, of the training's processes
-  double seconds = 0;            ///< of the whole start
-  std::string folder;            ///< its run folder
+  std::optional<CardMemory> memory;
+  std::optional<SampleLengths> lengths;  ///< where they were asked for
+  double host_memory_bytes = 0;          ///< at most, of the training's processes
+  double seconds = 0;                    ///< of the whole start
+  std::string folder;                    ///< its run folder
 };
 
 /// How many times as fast, with the interval that holds it in 95 of 100 cases.
@@ -121,6 +147,7 @@ struct TriedFix {
   std::optional<double> after_watts;
   double once_s = 0;   ///< what it takes at the beginning: compiling, packing
   std::string reason;  ///< why it was dropped
+  std::string caveat;  ///< what may be otherwise with it in this training, beside what the catalogue says
 
   std::optional<double> speedup() const;
   /// After how many steps what it takes at the beginning is paid for; nothing where it takes nothing, or gives nothing.
@@ -139,6 +166,7 @@ struct TriedFix {
     visit("after_watts", self.after_watts);
     visit("once_s", self.once_s);
     visit("reason", self.reason);
+    visit("caveat", self.caveat);
   }
 };
 
@@ -148,12 +176,18 @@ struct TriedBatch {
   std::optional<double> predicted_bytes;  ///< of memory, from smaller batches
   double peak_bytes = 0;
   double samples_per_second = 0;
+  std::optional<double> predicted_low;  ///< samples per second, said before it was tried
+  std::optional<double> predicted_high;
+  bool out_of_memory = false;  ///< nothing was measured then
 
   static void fields(auto& self, auto&& visit) {
     visit("size", self.size);
     visit("predicted_bytes", self.predicted_bytes);
     visit("peak_bytes", self.peak_bytes);
     visit("samples_per_second", self.samples_per_second);
+    visit("predicted_low", self.predicted_low);
+    visit("predicted_high", self.predicted_high);
+    visit("out_of_memory", self.out_of_memory);
   }
 };
 

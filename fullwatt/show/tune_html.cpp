@@ -99,9 +99,10 @@ std::string kept(const model::Tuning& tuning, const Style& style) {
   out += "</tr></thead><tbody>\n";
   for (const auto& tried : fixes) {
     const auto paid = tried.steps_to_pay();
-    out +=
-        fmt::format("<tr><th><code>{}</code><br><small class=\"soft\">{}</small></th><td class=\"bars\">{}</td>",
-                    html_escaped(tried.fix.id), html_escaped(title_of(tried.fix.id, style)), gain_bars(tried, largest));
+    out += fmt::format("<tr><th><code>{}</code><br><small class=\"soft\">{}</small></th><td class=\"bars\">{}</td>",
+                       html_escaped(tried.fix.id),
+                       html_escaped(title_of(tried.fix.id, style) + (tried.caveat.empty() ? "" : "; " + tried.caveat)),
+                       gain_bars(tried, largest));
     for (const auto& text :
          {predicted(tried.predicted, style), figure(gain_ms(tried)), factor(tried.speedup().value_or(1)),
           priority(tried, style),

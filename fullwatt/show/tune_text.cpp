@@ -54,7 +54,12 @@ std::string kept_table(const model::Tuning& tuning, const Style& style) {
          {paid ? say("tune_paid_steps", style, {{"value", figure(std::ceil(*paid))}}) : ""},
          {title_of(tried.fix.id, style), Ink::dim}});
   }
-  return table.empty() ? std::string() : section("tune_kept", table, style);
+  if (table.empty()) return {};
+  auto out = section("tune_kept", table, style);
+  for (const auto& tried : kept_by_gain(tuning)) {
+    if (!tried.caveat.empty()) out += fmt::format("  {}: {}\n", tried.fix.id, base::printable(tried.caveat, 200));
+  }
+  return out;
 }
 
 std::string dropped_table(const model::Tuning& tuning, const Style& style) {
@@ -107,6 +112,7 @@ std::string tried_line(const model::TriedFix& tried, const Style& style) {
   if (!tried.kept) notes.push_back(base::printable(tried.reason, 100));
   if (const auto told = predicted(tried.predicted, style); tried.kept && !told.empty())
     notes.push_back(say("tune_measured", style, {{"value", figure(gain_ms(tried))}, {"ms", told}}));
+  if (tried.kept && !tried.caveat.empty()) notes.push_back(base::printable(tried.caveat, 200));
   if (tried.once_s >= kToldOnce) notes.push_back(say("tune_once", style, {{"value", figure(tried.once_s)}}));
   const auto note = notes.empty() ? std::string() : " (" + base::join(notes, "; ") + ")";
   return fmt::format("{} {:<18} {}{}{}{}\n", mark, tried.fix.id, speedup, padding, title_of(tried.fix.id, style),

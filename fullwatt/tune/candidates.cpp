@@ -135,6 +135,11 @@ Proposal threads(const Situation& now) {
   return for_finding(now, "threads", {{"count", std::to_string(now.cpus)}});
 }
 
+Proposal affinity(const Situation& now) {
+  if (!on_gpu(now) || now.gpu_cpus.empty()) return std::nullopt;
+  return propose("the program may run on CPUs of another socket than the GPU's", {{"cpus", now.gpu_cpus}});
+}
+
 Proposal allocator(const Situation& now) {
   return for_finding(now, "allocator", {{"settings", "expandable_segments:True"}});
 }
@@ -226,6 +231,7 @@ constexpr Rule kRules[] = {{"tf32", tf32},
                            {"anomaly-off", anomaly_off},
                            {"gc-freeze", gc_freeze},
                            {"threads", threads},
+                           {"affinity", affinity},
                            {"allocator", allocator},
                            {"sample-cache", sample_cache},
                            {"loader-workers", loader_workers},

@@ -17,6 +17,7 @@ struct Situation {
   const explain::ProcessFacts& facts;
   int cpus = 1;                         ///< that the training may use
   std::uint64_t memory_free_bytes = 0;  ///< of the host
+  std::string gpu_cpus = {};            ///< those of the CPUs that stand beside the GPU, where not all do
 };
 
 /// A fix worth a trial.

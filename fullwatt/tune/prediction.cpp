@@ -40,17 +40,19 @@ constexpr Shorter kChoice[] = {{"convolution", 0.7}};
 constexpr Shorter kCompiled[] = {{"elementwise normalisation softmax reduction embedding copy other optimizer", 0.9},
                                  {"matmul convolution attention rnn", 0.3}};
 constexpr Shorter kFused[] = {{"optimizer elementwise reduction", 0.9}};
-constexpr KernelChange kChanges[] = {{"tf32", 0.05, 0, kTf32, ""},
-                                     {"bf16", 0.25, 0.5, kHalf, ""},
-                                     {"fp16", 0.25, 0.5, kHalf, ""},
-                                     {"channels-last", 0.25, 0, kLayout, ""},
-                                     {"cudnn-benchmark", 0.1, 0, kChoice, ""},
-                                     {"compile", 0.25, 0, kCompiled, "python", true},
-                                     {"cuda-graphs", 0.1, 0, {}, "python", true},
-                                     {"backward-inline", 0.05, 0, {}, "", true},
-                                     {"fused-optimizer", 0.05, 0, kFused, "launch-bound optimizer"},
-                                     {"loader-pinned", 0.05, 0, {}, "copy-wait data-wait"},
-                                     {"non-blocking", 0.05, 0, {}, "copy-wait sync-drain"}};
+constexpr KernelChange kChanges[] = {
+    {"tf32", 0.05, 0, kTf32, ""},
+    {"bf16", 0.25, 0.5, kHalf, ""},
+    {"fp16", 0.25, 0.5, kHalf, ""},
+    {"channels-last", 0.25, 0, kLayout, ""},
+    {"cudnn-benchmark", 0.1, 0, kChoice, ""},
+    {"compile", 0.25, 0, kCompiled, "python", true},
+    {"cuda-graphs", 0.1, 0, {}, "python", true},
+    {"backward-inline", 0.05, 0, {}, "", true},
+    {"fused-optimizer", 0.05, 0, kFused, "launch-bound optimizer"},
+    {"affinity", 0.25, 0, {}, "launch-bound copy-wait data-wait sync-drain gpu-copy-h2d python"},
+    {"loader-pinned", 0.05, 0, {}, "copy-wait data-wait"},
+    {"non-blocking", 0.05, 0, {}, "copy-wait sync-drain"}};
 
 bool has_word(std::string_view words, std::string_view word) {
   const auto all = base::split(words, ' ');

@@ -63,6 +63,7 @@ class Search {
       if (!looks_again) try_in_turns(sorted_out(look->candidates));
       if (found_.plan.fixes.size() == kept_before) break;
     }
+    if (found_.failure.empty() && found_.plan.fixes.size() != fixes_looked_at_) look_at_the_end();
     return std::move(found_);
   }
 
@@ -75,6 +76,12 @@ class Search {
     return starts_.look(found_.plan);
   }
 
+  /// Advice is about the program with everything that was found; of another one there is none.
+  void look_at_the_end() {
+    const auto look = new_look();
+    if (!look || !take(*look, false)) found_.advice.clear();
+  }
+
   /// The program as it is now; false when it does not run.
   bool take(const Look& look, bool is_first) {
     const auto& trial = look.trial;
@@ -83,6 +90,7 @@ class Search {
       return false;
     }
     found_.advice = look.advice;
+    fixes_looked_at_ = found_.plan.fixes.size();
     found_.after_ms = mean_ms(trial);
     found_.gpu_after = trial.gpu;
     if (is_first) {
@@ -223,6 +231,10 @@ class Search {
     tried.before_ms = median(turn->without_ms);
     tried.after_ms = *tried.before_ms * median_ratio(*turn);
     tried.once_s = turn->once_s;
+    if (turn->watts) {
+      tried.before_watts = turn->watts->without;
+      tried.after_watts = turn->watts->with;
+    }
     tried.kept = turn->kept;
     if (!tried.kept) tried.reason = "not faster beyond noise";
   }
@@ -253,7 +265,8 @@ class Search {
   const SearchLimits& limits_;
   const SearchListener& listener_;
   model::Tuning found_;
-  std::optional<Look> seen_;  ///< at the program with the present plan, taken while its last fix was tried
+  std::optional<Look> seen_;         ///< at the program with the present plan, taken while its last fix was tried
+  std::size_t fixes_looked_at_ = 0;  ///< of the plan, in the last look
   int used_ = 0;
   bool opened_way_ = false;  ///< a fix with a start of its own was kept since turns were taken last
 };

@@ -158,15 +158,26 @@ bool correct(Sources& sources, const std::string& script, const Setting& setting
   });
 }
 
-/// Every call in the script that asks for zeros.
-bool let_gradients_go(Sources& sources, const std::string& script) {
-  return sources.change(script, [](const std::string& source) {
+/// Every call in the script whose argument says what a fix takes back; one without a keyword is the first.
+struct CallEdit {
+  std::string_view fix;
+  std::string_view callee;
+  std::string_view keyword;
+  std::string_view before;
+  std::string_view after;
+};
+constexpr CallEdit kCallEdits[] = {{"gradients-to-none", "zero_grad", "set_to_none", "False", "True"},
+                                   {"anomaly-off", "set_detect_anomaly", "", "True", "False"},
+                                   {"anomaly-off", "set_detect_anomaly", "mode", "True", "False"}};
+
+bool change_calls(Sources& sources, const std::string& script, const CallEdit& edit) {
+  return sources.change(script, [&](const std::string& source) {
     const auto lines = static_cast<int>(std::ranges::count(source, '\n')) + 1;
     std::optional<std::string> changed;
     for (int line = 1; line <= lines; ++line) {
       const auto& now = changed ? *changed : source;
-      if (argument_of(now, line, "zero_grad", "set_to_none") == "False")
-        changed = with_argument(now, line, "zero_grad", "set_to_none", "True");
+      if (argument_of(now, line, edit.callee, edit.keyword) == edit.before)
+        changed = with_argument(now, line, edit.callee, edit.keyword, edit.after);
     }
     return changed;
   });
@@ -211,7 +222,9 @@ PatchedSource patch_source(const model::Plan& plan, const PlainProgram& program,
   std::string statements;
   std::vector<std::string> set;
   for (const auto& fix : plan.fixes) {
-    if (fix.id == "gradients-to-none" && let_gradients_go(sources, script)) written(fix.id);
+    for (const auto& edit : kCallEdits) {
+      if (edit.fix == fix.id && change_calls(sources, script, edit)) written(fix.id);
+    }
     for (const auto& setting : settings_of(fix)) {
       if (!correct(sources, script, setting)) statements += setting.statement;
       set.push_back(fix.id);

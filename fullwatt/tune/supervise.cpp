@@ -1,13 +1,22 @@
 #include "fullwatt/tune/supervise.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <optional>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,32 +66,81 @@ sigset_t told_to_end() {
   ::_exit(127);
 }
 
+/// A child that is watched shares our descriptors until it executes its program: so we get the lookout's.
+int start(const std::string& program, const std::vector<std::string>& command, const sigset_t& signals,
+          Lookout* lookout) {
+  std::array<int, 2> told{};
+  if (lookout == nullptr || ::pipe2(told.data(), O_CLOEXEC) != 0) {
+    const int pid = ::fork();
+    if (pid == 0) become(program, command, signals);
+    return pid;
+  }
+  const auto pid = static_cast<int>(::syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  if (pid == 0) {
+    const int descriptor = Lookout::watch_me();
+    if (::write(told[1], &descriptor, sizeof(descriptor)) < 0) ::_exit(127);
+    become(program, command, signals);
+  }
+  int descriptor = -1;
+  if (pid > 0 && ::read(told[0], &descriptor, sizeof(descriptor)) == sizeof(descriptor)) lookout->listen(descriptor);
+  for (const int end : told) ::close(end);
+  return pid;
+}
+
 int status_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// Waits for the command; nothing when the time is up or we are told to end.
-std::optional<int> wait_for(int pid, Clock::time_point deadline, const sigset_t& signals, int& told) {
-  while (Clock::now() < deadline) {
+/// Waits for the command, and answers the lookout's notices meanwhile.
+class Watch {
+ public:
+  Watch(int pid, const sigset_t& signals, Lookout* lookout)
+      : pid_(pid), lookout_(lookout), signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)) {}
+  ~Watch() { ::close(signals_); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  int until(Clock::time_point deadline) {
+    while (Clock::now() < deadline) {
+      if (const auto status = ended()) return *status;
+      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+      std::array<pollfd, 2> seen{
+          {{signals_, POLLIN, 0}, {lookout_ != nullptr ? lookout_->descriptor() : -1, POLLIN, 0}}};
+      if (::poll(seen.data(), seen.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX))) <= 0) continue;
+      if (const int signal = told(); signal != 0) return 128 + signal;
+      if ((seen[1].revents & POLLIN) != 0 && !lookout_->answer()) return kForbidden;
+      if (seen[1].revents == POLLHUP) lookout_->stop();  // nobody is left that is watched
+    }
+    return kTimedOut;
+  }
+
+ private:
+  std::optional<int> ended() const {
     int status = 0;
     int gone = 0;
     while ((gone = ::waitpid(-1, &status, WNOHANG)) > 0) {
-      if (gone == pid) return status_of(status);
+      if (gone == pid_) return status_of(status);
     }
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
-    const timespec time{left / 1'000'000'000, left % 1'000'000'000};
-    const int signal = left > 0 ? ::sigtimedwait(&signals, nullptr, &time) : -1;
-    if (signal > 0 && signal != SIGCHLD) {
-      told = signal;
-      return std::nullopt;
-    }
+    return std::nullopt;
   }
-  return std::nullopt;
-}
+
+  /// The signal that tells us to end; 0 for none.
+  int told() const {
+    signalfd_siginfo info{};
+    while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
+    }
+    return 0;
+  }
+
+  int pid_;
+  Lookout* lookout_;
+  int signals_;
+};
 
 }  // namespace
 
-base::Result<int> supervise(const std::vector<std::string>& command, milliseconds limit) {
+base::Result<int> supervise(const std::vector<std::string>& command, milliseconds limit, Lookout* lookout) {
   const auto program = base::find_in_path(command.front(), base::current_environment());
   if (program.empty()) {
     return base::fail(base::Error::Kind::not_found, "there is no program '" + command.front() + "'",
@@ -93,14 +151,12 @@ base::Result<int> supervise(const std::vector<std::string>& command, millisecond
   const auto signals = told_to_end();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &signals, &before);
-  const int pid = ::fork();
-  if (pid == 0) become(program, command, before);
+  const int pid = start(program, command, before, lookout);
   if (pid < 0) return base::fail(base::Error::Kind::unavailable, std::string("fork: ") + std::strerror(errno));
-  int told = 0;
-  const auto status = wait_for(pid, Clock::now() + limit, signals, told);
+  const int status = Watch(pid, signals, lookout).until(Clock::now() + limit);
   end_all();
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  return status.value_or(told != 0 ? 128 + told : kTimedOut);
+  return status;
 }
 
 }  // namespace fullwatt::tune

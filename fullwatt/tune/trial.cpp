@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "fullwatt/base/text.hpp"
-#include "fullwatt/explain/facts.hpp"
 #include "fullwatt/explain/steps.hpp"
 #include "fullwatt/explain/summary.hpp"
 #include "fullwatt/explain/trained_gpu.hpp"
@@ -18,20 +17,33 @@
 #include "fullwatt/record/sampler.hpp"
 #include "fullwatt/tune/cooling.hpp"
 #include "fullwatt/tune/plan_file.hpp"
+#include "fullwatt/tune/program_files.hpp"
 #include "fullwatt/tune/supervise.hpp"
+#include "fullwatt/tune/turn_watts.hpp"
 
 namespace fullwatt::tune {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::uint64_t kWarmUp = 16;  ///< steps until the agent's hooks are settled, and graphs are captured
+constexpr double kLengthsSeconds = 3;
 constexpr std::size_t kTailLines = 3;
+constexpr std::size_t kTailLetters = 600;
+
+/// Experiment loggers write to a service, which no layer of files holds back; python/fullwatt/loggers.py has the rest.
+constexpr std::pair<const char*, const char*> kOffline[] = {
+    {"WANDB_MODE", "offline"},    {"MLFLOW_TRACKING_URI", "file:///tmp/fullwatt-trial-mlruns"},
+    {"COMET_START_ONLINE", "0"},  {"COMET_MODE", "OFFLINE"},  // of older versions
+    {"NEPTUNE_MODE", "offline"},  {"SWANLAB_MODE", "offline"},
+    {"CLEARML_OFFLINE_MODE", "1"}};
 
 nlohmann::json asked_of_agent(const TrialRequest& request) {
   nlohmann::json wanted{{"losses", request.losses}, {"seed_offset", request.seed_offset}};
   if (!request.turns.fixes.empty())
     wanted["turns"] = {
         {"fixes", request.turns.fixes}, {"pairs", request.turns.pairs}, {"seconds", request.turns.seconds}};
+  if (request.lengths) wanted["lengths"] = kLengthsSeconds;
+  if (request.longest && !request.longest->longest.empty())
+    wanted["longest"] = {{"indices", request.longest->longest}, {"of", request.longest->of}};
   return wanted;
 }
 
@@ -45,6 +57,13 @@ nlohmann::json identity_of(const TrialRequest& request) {
 
 std::string note_of(const std::string& folder, int number) {
   return fmt::format("{}/{}/trial.json", folder, number);
+}
+
+/// An empty object where there is none.
+nlohmann::json read_note(const std::string& folder, int number) {
+  std::ifstream file(note_of(folder, number));
+  auto note = nlohmann::json::parse(file, nullptr, false);
+  return note.is_object() ? note : nlohmann::json::object();
 }
 
 /// What one start has compiled the next need not compile again. A program that compiles by itself keeps to its own
@@ -64,10 +83,7 @@ base::Environment environment_for(const TrialSetup& setup, const TrialRequest& r
   if (asked.contains("turns")) asked["turns"]["most_seconds"] = request.turns.most_seconds;
   environment["FULLWATT_TRIAL"] = asked.dump();
   if (!request.windows) environment["FULLWATT_WINDOWS"] = "off";
-  // Experiment loggers write to a service, which no layer of files holds back.
-  environment["WANDB_MODE"] = "offline";
-  environment["MLFLOW_TRACKING_URI"] = "file:///tmp/fullwatt-trial-mlruns";
-  environment["COMET_MODE"] = "offline";
+  for (const auto& [name, value] : kOffline) environment[name] = value;
   if (has_fix(request.plan, "compile")) {
     environment["TORCHINDUCTOR_CACHE_DIR"] = compiled_folder(setup);
     environment["TRITON_CACHE_DIR"] = compiled_folder(setup) + "/triton";
@@ -81,16 +97,17 @@ base::Environment environment_for(const TrialSetup& setup, const TrialRequest& r
 }
 
 /// The end of what the program wrote to standard error.
-std::string last_words(const std::string& text) {
+std::string last_words(const std::string& text, std::size_t count = kTailLines) {
   const auto lines = base::lines(base::trim(text));
   std::vector<std::string> tail;
-  for (std::size_t i = lines.size() - std::min(lines.size(), kTailLines); i < lines.size(); ++i)
-    tail.push_back(base::printable(lines[i], 200));
+  for (std::size_t i = lines.size() - std::min(lines.size(), count); i < lines.size(); ++i)
+    tail.push_back(base::printable(lines[i], kTailLetters / count));
   return base::join(tail, " / ");
 }
 
 std::string failure_of(const base::ChildResult& ended) {
   if (ended.exit_code == kTimedOut || ended.timed_out) return "it was not over in time";
+  if (ended.exit_code == kForbidden) return last_words(ended.err, 1);
   if (ended.signal != 0) return fmt::format("it was ended by signal {}", ended.signal);
   if (ended.exit_code != 0) return fmt::format("exit code {}: {}", ended.exit_code, last_words(ended.err));
   return {};
@@ -128,10 +145,24 @@ std::vector<double> losses_by_step(const model::TrainingProcess& trainer) {
   return losses;
 }
 
-std::vector<model::Turn> turns_of(const explain::ProcessFacts& facts) {
+std::vector<Stretch> stretches(const std::vector<double>& ends) {
+  std::vector<Stretch> found;
+  for (std::size_t i = 0; i + 1 < ends.size(); i += 2) found.push_back({ends[i], ends[i + 1]});
+  return found;
+}
+
+std::vector<model::Turn> turns_of(const model::Run& run, const explain::ProcessFacts& facts) {
   std::vector<model::Turn> turns;
-  for (const auto& fact : facts.turns)
-    turns.push_back({fact.id, fact.kept.value_or(false), fact.without_ms, fact.with_ms, fact.once_s.value_or(0)});
+  const auto gpu = explain::find_trained_gpu(run, facts, {}).run_index;
+  for (const auto& fact : facts.turns) {
+    model::Turn turn{.id = fact.id,
+                     .kept = fact.kept.value_or(false),
+                     .without_ms = fact.without_ms,
+                     .with_ms = fact.with_ms,
+                     .once_s = fact.once_s.value_or(0)};
+    if (gpu) turn.watts = turn_watts(run.gpu_samples, *gpu, stretches(fact.without_ns), stretches(fact.with_ns));
+    turns.push_back(std::move(turn));
+  }
   return turns;
 }
 
@@ -154,11 +185,24 @@ model::GpuWork work_between(const model::Run& run, const explain::ProcessFacts& 
   return work;
 }
 
+std::optional<std::uint64_t> card_bytes(const explain::ProcessFacts& facts) {
+  if (facts.memory->card_bytes) return facts.memory->card_bytes;
+  for (const auto& gpu : facts.gpus) {
+    if (std::to_string(gpu.index) == facts.memory->device) return gpu.memory_bytes;
+  }
+  return std::nullopt;
+}
+
+std::optional<model::SampleLengths> lengths_of(const explain::ProcessFacts& facts) {
+  if (!facts.lengths) return std::nullopt;
+  model::SampleLengths lengths{facts.lengths->varies, facts.lengths->read, facts.lengths->of, {}};
+  for (const auto index : facts.lengths->longest) lengths.longest.push_back(static_cast<std::uint64_t>(index));
+  return lengths;
+}
+
 void measure(const model::Run& run, const model::TrainingProcess& trainer, model::Trial& trial) {
   const auto steps = explain::find_steps(trainer);
-  for (const auto place : steps.plain) {
-    if (steps.all[place].number > kWarmUp) trial.step_ms.push_back(steps.all[place].ms());
-  }
+  for (const auto place : steps.plain) trial.step_ms.push_back(steps.all[place].ms());
   trial.samples_per_step = steps.samples;
   trial.losses = losses_by_step(trainer);
   const auto facts = explain::parse_facts(trainer);
@@ -166,8 +210,10 @@ void measure(const model::Run& run, const model::TrainingProcess& trainer, model
     trial.gpu = work_between(run, facts, steps.all[steps.plain.front()].start_ns, steps.all[steps.plain.back()].end_ns);
   for (const auto& sample : run.host_samples)
     trial.host_memory_bytes = std::max(trial.host_memory_bytes, static_cast<double>(sample.training_rss_bytes));
+  trial.memory = card_memory(facts);
+  trial.lengths = lengths_of(facts);
   trial.fixes = explain::fixes_of(facts);
-  trial.turns = turns_of(facts);
+  trial.turns = turns_of(run, facts);
   for (const auto& fix : facts.fixes) {
     if (fix.once_s) trial.once_s[fix.id] = *fix.once_s;
   }
@@ -196,6 +242,19 @@ void read_folder(model::Trial& trial) {
 }
 
 }  // namespace
+
+std::optional<model::CardMemory> card_memory(const explain::ProcessFacts& facts) {
+  if (!facts.memory || !card_bytes(facts)) return std::nullopt;
+  const auto& told = *facts.memory;
+  const auto card = *card_bytes(facts);
+  const auto left = card - std::min(card, told.beside_bytes.value_or(0));
+  return model::CardMemory{
+      .training_bytes = static_cast<double>(told.training_peak_bytes.value_or(told.peak_allocated_bytes)),
+      .peak_bytes = static_cast<double>(told.peak_allocated_bytes),
+      .held_bytes = static_cast<double>(told.peak_reserved_bytes),
+      .limit_bytes = static_cast<double>(std::min(left, told.allowed_bytes.value_or(card))),
+      .ran_out = told.oom > 0};
+}
 
 bool is_out_of_memory(const std::string& failure) {
   return base::contains(failure, "out of memory") || base::contains(failure, "can't allocate memory");
@@ -239,15 +298,17 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
 }
 
 void keep_trial(const TrialSetup& setup, const TrialRequest& request, const model::Trial& trial, int number) {
-  std::ofstream(note_of(setup.folder, number))
-      << nlohmann::json{{"asked", identity_of(request)}, {"seconds", trial.seconds}, {"failure", trial.failure}}.dump();
+  std::ofstream(note_of(setup.folder, number)) << nlohmann::json{
+      {"asked", identity_of(request)},
+      {"seconds", trial.seconds},
+      {"failure", trial.failure},
+      {"files",
+       program_files(setup.command, trial.folder)}}.dump();
 }
 
 std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
-  std::ifstream file(note_of(setup.folder, number));
-  const auto note = nlohmann::json::parse(file, nullptr, false);
-  if (note.is_discarded() || !note.is_object() || note.value("asked", nlohmann::json{}) != identity_of(request))
-    return std::nullopt;
+  const auto note = read_note(setup.folder, number);
+  if (note.value("asked", nlohmann::json{}) != identity_of(request)) return std::nullopt;
   auto trial = new_trial(setup, request, number);
   trial.seconds = note.value("seconds", 0.0);
   trial.failure = note.value("failure", std::string{});
@@ -259,6 +320,14 @@ int kept_trials(const std::string& folder) {
   int count = 0;
   while (fs::exists(note_of(folder, count + 1))) ++count;
   return count;
+}
+
+std::string changed_since(const std::string& folder) {
+  for (int number = kept_trials(folder); number > 0; --number) {
+    if (auto path = changed_file(read_note(folder, number).value("files", nlohmann::json{})); !path.empty())
+      return path;
+  }
+  return {};
 }
 
 }  // namespace fullwatt::tune

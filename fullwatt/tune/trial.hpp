@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fullwatt/base/process.hpp"
+#include "fullwatt/explain/facts.hpp"
 #include "fullwatt/model/proof.hpp"
 
 namespace fullwatt::tune {
@@ -28,6 +29,9 @@ struct TrialRequest {
   InTurns turns;
   bool losses = false;   ///< of every step
   bool windows = false;  ///< record what explains a step, too
+  bool lengths = false;  ///< of the samples, read behind the last step
+  /// Has the start train on a batch of the longest samples, so that its memory is as much as there can be.
+  std::optional<model::SampleLengths> longest;
   std::chrono::milliseconds limit{0};
 };
 
@@ -45,6 +49,9 @@ struct TrialSetup {
 /// Starts the program once, in a sandbox, for that many steps. What goes wrong is told in the trial itself.
 model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int number);
 
+/// Of the card that holds the model, from what the agent told; nothing where none does.
+std::optional<model::CardMemory> card_memory(const explain::ProcessFacts& facts);
+
 /// Whether that is why a trial failed, by the program's own last words.
 bool is_out_of_memory(const std::string& failure);
 
@@ -54,5 +61,7 @@ void keep_trial(const TrialSetup& setup, const TrialRequest& request, const mode
 std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number);
 /// How many are kept, counted from the first.
 int kept_trials(const std::string& folder);
+/// A file of the program that has changed since one of them; empty when none has.
+std::string changed_since(const std::string& folder);
 
 }  // namespace fullwatt::tune

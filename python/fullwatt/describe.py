@@ -13,17 +13,29 @@ def first_tensor(torch, value, depth=0):
         return value if value.dim() > 0 else None
     if depth >= TENSOR_DEPTH:
         return None
+    for item in parts_of(torch, value):
+        found = first_tensor(torch, item, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def parts_of(torch, value):
+    """What a batch, or a part of one, is made of."""
     if isinstance(value, Mapping):
         items = value.values()
     elif isinstance(value, (list, tuple)):
         items = value[:16]
     else:
         items = vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module) else ()
-    for item in list(items)[:16]:
-        found = first_tensor(torch, item, depth + 1)
-        if found is not None:
-            return found
-    return None
+    return list(items)[:16]
+
+
+def elements(torch, value, depth=0):
+    """How many numbers the tensors of a batch have."""
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    return sum(elements(torch, item, depth + 1) for item in parts_of(torch, value)) if depth < TENSOR_DEPTH else 0
 
 
 def unwrap(module):
@@ -83,6 +95,7 @@ def model_fact(torch, module, compiled):
         "wrapper": wrapper,
         "channels_last": channels_last_share(torch, parameters),
         "batchnorm_bias": biases_before_normalisation(torch, modules),
+        "batch_norms": sum(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in modules),
     }
 
 
@@ -101,6 +114,7 @@ def parameters_fact(parameters):
         "wrapper": None,
         "channels_last": 0.0,
         "batchnorm_bias": 0,
+        "batch_norms": None,
     }
 
 

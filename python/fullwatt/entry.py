@@ -36,7 +36,7 @@ def _load(path):
 
 
 def _install(agent):
-    from . import diversion, files
+    from . import diversion, files, loggers
     from .agent import BEFORE_TRAINING
     from .imports import ImportWatch
 
@@ -45,10 +45,11 @@ def _install(agent):
     os.register_at_fork(after_in_child=lambda: agent.guard(agent.forked))
     agent.at_fork.append(lambda: agent.patches.restore(BEFORE_TRAINING))
     files.install(agent)
-    if "FULLWATT_DIVERSION" in os.environ:
-        diversion.install(agent, os.environ["FULLWATT_DIVERSION"])
+    places = diversion.install(agent, watch, os.environ["FULLWATT_DIVERSION"]) if "FULLWATT_DIVERSION" in os.environ else None
+    if "FULLWATT_TRIAL" in os.environ:
+        loggers.install(agent, watch)
     watch.when_imported("argparse", lambda module: agent.guard(_hook_arguments, module, agent))
-    watch.when_imported("torch", lambda module: agent.guard(_hook_torch, module, agent, watch))
+    watch.when_imported("torch", lambda module: agent.guard(_hook_torch, module, agent, watch, places))
 
 
 def _hook_arguments(argparse, agent):
@@ -57,9 +58,9 @@ def _hook_arguments(argparse, agent):
     arguments.install(argparse, agent)
 
 
-def _hook_torch(torch, agent, watch):
+def _hook_torch(torch, agent, watch, places):
     from . import diversion, hooks
 
     hooks.install(torch, agent, watch)
-    if "FULLWATT_DIVERSION" in os.environ:
-        diversion.install_torch(torch, agent, os.environ["FULLWATT_DIVERSION"])
+    if places:
+        diversion.install_torch(torch, agent, places)

@@ -4,6 +4,7 @@ import ctypes
 import struct
 import time
 
+from .agent import EVALUATING
 from .inputs import gpu_uuid
 from .recorder import LOSS as LOSS_RECORD
 from .recorder import MEMORY
@@ -93,7 +94,10 @@ class Memory:
         self._agent = agent
         self._torch = torch
         self._fact_ns = 0
+        self._device = None
         self._gpus_told = False
+        self._peaks = {"allocated": 0, "reserved": 0, "training": 0}  # the last one outside evaluations
+        self._fraction = fraction_reader(torch, agent.patches)
         agent.at_end.append(self.tell)
 
     def read(self):
@@ -103,11 +107,10 @@ class Memory:
             return
         if not self._gpus_told:
             self._tell_gpus()
-        device = cuda.current_device()
-        stats = figures(self._torch, device)
+        stats = self._figures()
         at_ns = time.perf_counter_ns()
         self._agent.recorder.record(
-            MEMORY, 0, device, at_ns, 0, stats["allocated"], stats["reserved"], stats["retries"], stats["device_allocations"]
+            MEMORY, 0, self._device, at_ns, 0, stats["allocated"], stats["reserved"], stats["retries"], stats["device_allocations"]
         )
         if at_ns - self._fact_ns > MINUTE_NS:
             self._fact_ns = at_ns
@@ -117,18 +120,41 @@ class Memory:
         """The fact `memory`."""
         if not self._torch.cuda.is_initialized():
             return
-        device = self._torch.cuda.current_device()
-        stats = figures(self._torch, device)
+        self._device = trained_device(self._torch)
+        stats = self._figures()
         self._agent.facts.add(
             "memory",
-            id=device,
-            peak_allocated_bytes=stats["peak_allocated"],
-            peak_reserved_bytes=stats["peak_reserved"],
+            id=self._device,
+            peak_allocated_bytes=self._peaks["allocated"],
+            peak_reserved_bytes=self._peaks["reserved"],
+            training_peak_bytes=self._peaks["training"],
             retries=stats["retries"],
             oom=stats["oom"],
             device_allocations=stats["device_allocations"],
-            device=device,
+            device=self._device,
+            **(self._agent.attempt(self._room, stats["reserved"]) or {}),
         )
+
+    def turn(self):
+        """Training is about to give way to an evaluation, or to come back: torch's peaks begin anew, so that each has its own."""
+        if self._torch.cuda.is_initialized():
+            self._figures()
+            self._torch.cuda.reset_peak_memory_stats(self._device)
+
+    def _room(self, reserved):
+        """The card's memory, what torch may take of it, and what is taken beside that: by others, and by CUDA itself."""
+        free, total = self._torch.cuda.mem_get_info(self._device)
+        return {"card_bytes": total, "allowed_bytes": int(self._fraction(self._device) * total), "beside_bytes": max(0, total - free - reserved)}
+
+    def _figures(self):
+        if self._device is None:
+            self._device = trained_device(self._torch)
+        stats = figures(self._torch, self._device)
+        peaks = {"allocated": stats["peak_allocated"], "reserved": stats["peak_reserved"]}
+        if not self._agent.detail & EVALUATING:
+            peaks["training"] = stats["peak_allocated"]
+        self._peaks.update((name, max(value, self._peaks[name])) for name, value in peaks.items())
+        return stats
 
     def _tell_gpus(self):
         self._gpus_told = True
@@ -143,6 +169,30 @@ class Memory:
                 capability="%d.%d" % (properties.major, properties.minor),
                 memory_bytes=properties.total_memory,
             )
+
+
+def trained_device(torch):
+    """The card that holds most of what this process has: a model need not lie on the current one."""
+    cuda = torch.cuda
+    return max(range(cuda.device_count()), key=lambda device: (cuda.memory_reserved(device), device == cuda.current_device()))
+
+
+def fraction_reader(torch, patches):
+    """What tells the share of a card that this process may take. Older versions of torch do not tell it: there what the program sets is noted."""
+    if hasattr(torch.cuda, "get_per_process_memory_fraction"):
+        return lambda device: torch.cuda.get_per_process_memory_fraction(device)
+    noted = [1.0]
+
+    def make(original):
+        def set_per_process_memory_fraction(fraction, *args, **kwargs):
+            original(fraction, *args, **kwargs)
+            noted[0] = float(fraction)
+
+        return set_per_process_memory_fraction
+
+    for owner in (torch.cuda, torch.cuda.memory):
+        patches.replace(owner, "set_per_process_memory_fraction", make)
+    return lambda device: noted[0]
 
 
 def figures(torch, device):

@@ -1,7 +1,7 @@
 """A trial of `fullwatt tune`: the program runs for some steps, with other seeds where asked, and ends without its own last lines.
 
-FULLWATT_TRIAL holds JSON: `seed_offset` is added to every seed that the program sets, `losses` asks for the loss of every step. Without windows
-(FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end.
+FULLWATT_TRIAL holds JSON: `seed_offset` is added to every seed that the program sets, `losses` asks for the loss of every step, `lengths` and `longest` are told in
+longest.py. Without windows (FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end.
 """
 
 import itertools
@@ -11,7 +11,9 @@ import random
 import sys
 from time import perf_counter_ns as now
 
+from . import longest
 from .agent import LOSS
+from .facts import ITEM_LIMIT
 from .fixes.target import Target
 from .fixes.turns import NoTurns, Turns
 from .measure import Losses, leave_to_parent
@@ -27,18 +29,29 @@ def options():
     return json.loads(text) if text else None
 
 
-def install(torch, agent, inputs, actions, steps):
+def install(torch, agent, inputs, actions, steps, evaluations):
     """Has the agent do its part of a trial."""
     wanted = options()
     if wanted is None:
         return
     steps.stop = lambda: stop(agent)
     Target(torch, agent, inputs).tell()
+    agent.at_end.append(lambda: tell_files(agent))
+    evaluations.at_turn.append(actions.memory.turn)
+    longest.install(torch, agent, wanted)
     if wanted.get("losses"):
         actions.losses = EveryLoss(agent, torch)
         agent.detail |= LOSS
     if "seed_offset" in wanted:
         shift_seeds(torch, agent, int(wanted["seed_offset"]))
+
+
+def tell_files(agent):
+    """Which files the program consists of: a tuning that was cut off does not go on with others."""
+    named = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
+    files = sorted({agent.sites.absolute(file) for file in named if isinstance(file, str) and agent.sites.is_user(file)})
+    for first in range(0, len(files), ITEM_LIMIT):
+        agent.facts.add("program", files=files[first:first + ITEM_LIMIT])
 
 
 def turns(torch, agent):

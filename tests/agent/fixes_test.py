@@ -35,12 +35,12 @@ class CatalogueTest(unittest.TestCase):
 
 
 class FixCase(Case):
-    def train(self, fixes, source, made_for=None, **options):
+    def train(self, fixes, source, made_for=None, environment=None, **options):
         """Runs a program with a plan; `state(id)` of the outcome is the newest state of a fix."""
         plan = os.path.join(self.scratch, "plan.json")
         with open(plan, "w") as file:
             json.dump({"made_for": made_for or {}, "fixes": [{"id": fix} if isinstance(fix, str) else fix for fix in fixes]}, file)
-        outcome = self.run_forked(textwrap.dedent(source), environment={"FULLWATT_PLAN": plan}, **options)
+        outcome = self.run_forked(textwrap.dedent(source), environment={"FULLWATT_PLAN": plan, **(environment or {})}, **options)
         self.assertEqual(outcome.code, 0, outcome.err)
         return outcome
 
@@ -72,6 +72,25 @@ print(torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision(), torc
             self.assert_in_force(outcome, name)
         lines = {(fact["id"], fact["site"]["line"] - MODEL.count("\n")) for fact in outcome.facts("fix_override")}
         self.assertEqual(lines, {("cudnn-benchmark", 2), ("tf32", 3), ("tf32", 4), ("tf32", 5), ("threads", 6)})
+
+    @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "one CPU only")
+    def test_all_that_runs_is_moved_to_the_cpus_and_stays_there(self):
+        cpus = sorted(os.sched_getaffinity(0))
+        outcome = self.train([{"id": "affinity", "cpus": str(cpus[0])}], MODEL + """
+import os, threading
+os.sched_setaffinity(0, {LAST})
+def cpus(_):
+    return os.sched_getaffinity(0)
+print(cpus(None), list(torch.utils.data.DataLoader([0], num_workers=1, collate_fn=cpus)))
+print({tuple(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")})
+""".replace("LAST", str(cpus[-1])) + TRAIN)
+        self.assertEqual(outcome.out.split("\n")[:2], ["{%d} [{%d}]" % (cpus[0], cpus[0]), "{(%d,)}" % cpus[0]])
+        self.assert_in_force(outcome, "affinity")
+        self.assertEqual({fact["site"]["line"] - MODEL.count("\n") for fact in outcome.facts("fix_override")}, {3})
+
+    def test_cpus_that_are_not_there_are_refused(self):
+        outcome = self.train([{"id": "affinity", "cpus": "0,4000-4001"}], MODEL + TRAIN)
+        self.assert_refused(outcome, "affinity", "may not use all of the CPUs 0,4000-4001")
 
     def test_a_program_that_wants_determinism_keeps_it(self):
         with_it = "import torch\ntorch.use_deterministic_algorithms(True)\n" + MODEL + TRAIN

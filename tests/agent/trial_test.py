@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import pathlib
 import random
 import struct
 import unittest
@@ -42,6 +43,13 @@ class TrialTest(Case):
         self.assertNotIn("saved", outcome.out)
         spool = outcome.spool()
         self.assertEqual(spool.header.step_count, 25)
+
+    def test_the_programs_own_files_are_told(self):
+        self.write("parts.py", "")
+        outcome = self.trial(12, "import sys\nsys.path.insert(0, %r)\nimport parts\n" % self.scratch + MODEL + TRAIN)
+        files = [file for fact in outcome.facts("program") for file in fact["files"]]
+        self.assertIn(os.path.join(self.scratch, "parts.py"), files)
+        self.assertFalse([file for file in files if "site-packages" in file or os.sep + "fullwatt" + os.sep in file])
 
     def test_every_loss_is_known(self):
         outcome = self.trial(30, losses=True)
@@ -105,16 +113,31 @@ for epoch in range(4):
 class DiversionTest(Case):
     """Where there is no sandbox: what Python writes goes elsewhere, and the program does not notice."""
 
-    def test_a_program_finds_what_it_wrote_and_its_files_stay(self):
+    def diverted(self, source, **environment):
+        """What a program prints that begins in its own folder; afterwards that folder is as it was."""
         mine, there = os.path.join(self.scratch, "mine"), os.path.join(self.scratch, "files")
-        os.makedirs(mine)
+        for folder in ("logs", "old"):
+            os.makedirs(os.path.join(mine, folder))
         os.makedirs(there)
-        for name in ("log.txt", "old.txt"):
+        for name in ("log.txt", "old.txt", "logs/1.txt", "old/a", "old/b"):
             with open(os.path.join(mine, name), "w") as file:
                 file.write("old\n")
-        source = MODEL + """
-import os, pathlib, shutil, tempfile
-os.chdir(MINE)
+        os.symlink("log.txt", os.path.join(mine, "latest"))
+        before = self.tree(mine)
+        outcome = self.run_forked(MODEL + "import os\nos.chdir(%r)\n" % mine + source, environment=dict({"FULLWATT_DIVERSION": there, "TMPDIR": there}, **environment))
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertEqual(self.tree(mine), before)
+        return outcome.out
+
+    @staticmethod
+    def tree(folder):
+        """Every file with what is in it and when it changed."""
+        paths = [os.path.join(place, name) for place, folders, files in os.walk(folder) for name in folders + files]
+        return sorted((path, os.lstat(path).st_mtime_ns, os.lstat(path).st_mode, "" if os.path.isdir(path) else pathlib.Path(path).read_text()) for path in paths)
+
+    def test_a_program_finds_what_it_wrote_and_its_files_stay(self):
+        out = self.diverted("""
+import pathlib, shutil, tempfile
 os.makedirs("out/deep", exist_ok=True)
 os.makedirs("out/deep", exist_ok=True)
 with open("log.txt", "a") as file:
@@ -134,13 +157,118 @@ try:
     os.mkdir("out")
 except FileExistsError:
     print("there already")
-""".replace("MINE", repr(mine))
-        outcome = self.run_forked(source, environment={"FULLWATT_DIVERSION": there, "TMPDIR": there})
-        self.assertEqual(outcome.code, 0, outcome.err)
-        self.assertEqual(outcome.out, "False\n['old', 'new'] ['b.txt', 'deep', 'model.pt'] 4 False x\nthere already\n")
-        self.assertEqual(sorted(os.listdir(mine)), ["log.txt", "old.txt"])
-        with open(os.path.join(mine, "log.txt")) as file:
-            self.assertEqual(file.read(), "old\n")
+""")
+        self.assertEqual(out, "False\n['old', 'new'] ['b.txt', 'deep', 'model.pt'] 4 False x\nthere already\n")
+
+    def test_a_folder_shows_what_was_there_and_what_is_new(self):
+        out = self.diverted("""
+import glob, pathlib
+pathlib.Path("logs/2.txt").touch()
+os.chmod("logs/2.txt", 0o600)
+os.chmod("logs/1.txt", 0o600)
+os.truncate("logs/1.txt", 1)
+print(sorted(os.listdir("logs")), sorted(glob.glob("logs/*")), [sorted(files) for _, _, files in os.walk("logs")], open("logs/1.txt").read())
+print(os.access("logs/2.txt", os.R_OK), sorted(path.name for path in pathlib.Path("logs").iterdir()))
+""")
+        self.assertEqual(out, "['1.txt', '2.txt'] ['logs/1.txt', 'logs/2.txt'] [['1.txt', '2.txt']] o\nTrue ['1.txt', '2.txt']\n")
+
+    def test_what_is_removed_is_not_found_and_may_come_again(self):
+        out = self.diverted("""
+import shutil
+shutil.rmtree("old")
+print(os.path.exists("old"), "old" in os.listdir("."))
+os.makedirs("old/new")
+print(os.listdir("old"))
+os.rename("log.txt", "old/log.txt")
+print(os.path.exists("log.txt"), sorted(os.listdir("old")), open("old/log.txt").read())
+os.remove("latest")
+os.symlink("old.txt", "latest")
+print(os.readlink("latest"), os.path.islink("latest"))
+os.link("logs/1.txt", "linked")
+open("linked", "a").write("more")
+print(open("linked").read().split(), open("logs/1.txt").read().split())
+open("old.txt", "x") if not os.path.exists("old.txt") else None
+os.remove("old.txt")
+print(open("old.txt", "a").tell())
+for path, call in (("logs", os.rmdir), ("nowhere", os.remove)):
+    try:
+        call(path)
+    except OSError as error:
+        print(type(error).__name__, error.errno)
+os.chdir("old/new")
+open("here", "w").close()
+print(os.getcwd().endswith("mine/old/new"), open("../../logs/1.txt").read())
+""")
+        self.assertEqual(out, "False False\n['new']\nFalse ['log.txt', 'new'] old\n\nold.txt True\n['old', 'more'] ['old']\n0\nOSError 39\nFileNotFoundError 2\nTrue old\n\n")
+
+    def test_what_lies_in_open_folders_is_written_and_removed_for_real(self):
+        """Where a compiler's processes work together with Python; temporary files have another name for their folder."""
+        there = self.new_folder()
+        name = "/proc/%d/fd/%d" % (os.getpid(), os.open(there, os.O_PATH))
+        out = self.diverted("""
+import shutil, subprocess, tempfile
+tempfile.tempdir = None
+folder = tempfile.mkdtemp()
+open(os.path.join(folder, "code.c"), "w").write("x")
+subprocess.run(["cp", os.path.join(folder, "code.c"), THERE])
+shutil.rmtree(folder)
+print(os.listdir(THERE), open(os.path.join(THERE, "code.c")).read(), os.path.exists(folder))
+""".replace("THERE", repr(there)), TMPDIR=name, FULLWATT_UNDIVERTED=there)
+        self.assertEqual(out, "['code.c'] x False\n")
+        self.assertEqual(os.listdir(there), ["code.c"])
+
+    def test_writers_that_pass_python_by_are_diverted_where_they_are_known(self):
+        self.write("lib/safetensors/__init__.py", "")
+        self.write("lib/safetensors/torch.py", """
+            def save_file(tensors, filename, metadata=None):
+                print("tensors", filename.split("files")[-1].endswith("/mine/model.safetensors"), "/files/" in filename)
+        """)
+        out = self.diverted("""
+import sys
+scripted = torch.jit.script(torch.nn.Linear(2, 1))
+torch.jit.save(scripted, "jit.pt")
+scripted.save("again.pt")
+print(type(torch.jit.load("jit.pt")).__name__, os.path.exists("again.pt"))
+sys.path.insert(0, %r)
+from safetensors.torch import save_file
+save_file({}, "model.safetensors")
+""" % os.path.join(self.scratch, "lib"))
+        self.assertEqual(out, "RecursiveScriptModule True\ntensors True True\n")
+
+
+class LoggersTest(Case):
+    """Experiment loggers, here such as only tell how they were called."""
+
+    def test_they_stay_offline_whatever_the_program_asks_for(self):
+        for name, function in (("wandb", "init"), ("swanlab", "init"), ("neptune", "init_run"), ("comet_ml", "start")):
+            self.write(name + ".py", "def %s(**kwargs):\n    print(%r, sorted(kwargs.items()))\n" % (function, name))
+        self.write("mlflow.py", """
+            def set_tracking_uri(uri):
+                print("mlflow at", uri)
+            class MlflowClient:
+                def __init__(self, tracking_uri=None, registry_uri=None):
+                    print("client of", tracking_uri)
+        """)
+        source = """
+            import sys
+            sys.path.insert(0, %r)
+            import wandb, swanlab, neptune, comet_ml, mlflow
+            wandb.init(project="mine", mode="online", dir="/here")
+            wandb.init(mode="disabled")
+            swanlab.init()
+            neptune.init_run(mode="async")
+            comet_ml.start(online=True)
+            mlflow.set_tracking_uri("http://there")
+            mlflow.MlflowClient("http://there")
+        """ % self.scratch
+        trial = {"FULLWATT_TRIAL": "{}"}
+        told = self.run_forked(source, environment=trial)
+        offline = "[('mode', 'offline')]"
+        self.assertEqual(told.out.split("\n")[1:], ["wandb [('mode', 'disabled')]", "swanlab " + offline, "neptune " + offline, "comet_ml [('online', False)]", "client of None", ""], told.err)
+        self.assertEqual(told.out.split("\n")[0], "wandb [('dir', '/here'), ('mode', 'offline'), ('project', 'mine')]")
+        diverted = self.run_forked(source, environment=dict(trial, FULLWATT_DIVERSION=self.new_folder()))
+        self.assertEqual(diverted.out.split("\n")[0], "wandb [('mode', 'offline'), ('project', 'mine')]", "its own program would write there")
+        self.assertIn("mlflow at http://there", self.run_forked(source).out, "only a trial is offline")
 
 
 class PairsTest(unittest.TestCase):

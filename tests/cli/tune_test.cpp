@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "tests/support/temp_folder.hpp"
 #include "tests/support/watched_test.hpp"
@@ -44,6 +47,21 @@ for epoch in range(100):
         open("checkpoint.pt", "w").write("x")
 )";
 
+/// Some steps of some milliseconds, with a fix of each class to try: a fused Adam, and another order of pixels.
+constexpr std::string_view kShort = R"(import json, os, time, torch
+from torch import nn
+import parts
+torch.set_num_threads(1)
+here = os.path.dirname(os.path.abspath(__file__))
+model = nn.Sequential(nn.Conv2d(1, parts.channels, 3), nn.Flatten(), nn.Linear(36 * parts.channels, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=json.load(open(here + "/settings.json"))["lr"])
+for step in range(60):
+    optimizer.zero_grad()
+    model(torch.randn(4, 1, 8, 8)).mean().backward()
+    optimizer.step()
+    time.sleep(0.005)
+)";
+
 class TuneTest : public WatchedTest {
  protected:
   void SetUp() override {
@@ -52,6 +70,12 @@ class TuneTest : public WatchedTest {
   }
   std::vector<std::string> command(const std::string& program) const {
     return {FULLWATT_PROGRAM, "tune", "--output", folder_ / "plan.yaml", "--", python_, program};
+  }
+  /// With its parts and settings; `more` stands in its loop.
+  std::string write_short(const std::string& more = "pass") const {
+    folder_.write("parts.py", "channels = 2\n");
+    folder_.write("settings.json", R"({"lr": 0.01})");
+    return folder_.write("train.py", std::string(kShort) + "    " + more + "\n");
   }
   /// As a child does for a moment that the tuning was starting when it was killed.
   void hold_lock() const {
@@ -87,15 +111,23 @@ class TuneTest : public WatchedTest {
     }
     return std::nullopt;
   }
+  /// With more options.
+  base::ChildResult tune(const std::string& program, const std::vector<std::string>& options) const {
+    auto asked = command(program);
+    asked.insert(asked.begin() + 2, options.begin(), options.end());
+    return run(asked);
+  }
   /// Such as inside a chroot.
   static bool no_sandbox(const base::ChildResult& result) { return contains(result.out, "Trials need"); }
 };
 
+/// Behind its slow samples it pays for a debugging aid, which can be mended in the source.
 TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
-  const auto program = folder_.write("train.py", std::string(kTraining));
+  const auto source = "import torch\ntorch.autograd.set_detect_anomaly(True)\n" + std::string(kTraining);
+  const auto program = folder_.write("train.py", source);
   const bool is_cut = cut_off(program, 2, SIGKILL).has_value();
   std::thread child([&] { hold_lock(); });
-  const auto result = run(command(program));
+  const auto result = tune(program, {"--write"});
   child.join();
   if (no_sandbox(result)) GTEST_SKIP() << result.out;
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -112,11 +144,20 @@ TEST_F(TuneTest, ASlowDataSetIsCachedAndProvedFasterAlsoWhenItWasCutOff) {
   if (tuning["speed"]["low"].get<double>() <= 1) {
     EXPECT_EQ(tuning["proved"], false);
     EXPECT_FALSE(fs::exists(folder_ / "plan.yaml")) << "what is not proved is not written";
+    EXPECT_EQ(read_all(program), source);
     GTEST_SKIP() << "this machine was too uneven for a proof: " << result.out;
   }
   EXPECT_EQ(tuning["proved"], true) << result.out;
   EXPECT_TRUE(contains(read_all(folder_ / "plan.yaml"), "id: sample-cache")) << result.out << result.err;
   EXPECT_TRUE(contains(result.out, "the loss is not worse")) << result.out;
+  EXPECT_TRUE(contains(result.err, program + " is changed; the original is " + program + ".orig")) << result.err;
+  EXPECT_EQ(read_all(program + ".orig"), source);
+  const auto written = read_all(program);
+  EXPECT_TRUE(contains(written, "set_detect_anomaly(False)")) << written;
+  const auto again = tune(program, {"--write", "--no-proof", "--minutes", "0.01"});
+  EXPECT_TRUE(contains(again.err, "the source is left alone: there is no plan that is proved")) << again.err;
+  EXPECT_EQ(read_all(program), written);
+  EXPECT_EQ(read_all(program + ".orig"), source);
 }
 
 TEST_F(TuneTest, AnInterruptEndsTheStartThatIsRunningAndGivesTheBestSoFar) {
@@ -164,6 +205,74 @@ for epoch in range(1000):
   const auto explained = run({FULLWATT_PROGRAM, "report", start(*kept).string()});
   EXPECT_EQ(explained.exit_code, 0) << explained.err;
   EXPECT_TRUE(contains(explained.out, "One step")) << explained.out;
+}
+
+/// Both are tried otherwise: WithoutNamespacesWhatPythonWritesIsKeptApart.
+TEST_F(TuneTest, WhatIsNotExactOrNotWantedIsNotTried) {
+  const auto result = tune(write_short(), {"--exact", "--skip", "fused-optimizer", "--no-proof", "--minutes", "0.2"});
+  if (no_sandbox(result)) GTEST_SKIP() << result.out;
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "a step takes")) << result.err;
+  EXPECT_FALSE(contains(result.err, "channels-last")) << result.err;
+  EXPECT_FALSE(contains(result.err, "fused-optimizer")) << result.err;
+}
+
+TEST_F(TuneTest, WhatWasCutOffDoesNotGoOnWithAnotherProgram) {
+  const auto program = write_short();
+  for (const auto& [name, text] :
+       {std::pair("parts.py", "channels = 4\n"), std::pair("settings.json", R"({"lr": 0.5})")}) {
+    ASSERT_TRUE(cut_off(program, 1, SIGKILL));
+    if (record::list_runs(home_ / "tunes").empty()) GTEST_SKIP() << "no sandbox";
+    const auto file = folder_.write(name, text);
+    const auto result = tune(program, {"--no-proof", "--minutes", "0.01"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(contains(result.err, "begins again: " + file + " has changed")) << result.err;
+    EXPECT_FALSE(contains(result.err, "goes on")) << result.err;
+  }
+}
+
+TEST_F(TuneTest, WithoutNamespacesAProgramThatWritesByItselfIsEnded) {
+  environment_["FULLWATT_SANDBOX"] = "fence";
+  const auto result = run(command(folder_.write("train.py",
+                                                "import os, sqlite3\n"
+                                                "os.chdir(os.path.dirname(__file__))\n"
+                                                "open('by_python', 'w').write('x')\n"
+                                                "try:\n"
+                                                "    sqlite3.connect('metrics').execute('create table t(x)')\n"
+                                                "finally:\n"
+                                                "    print('goes on')\n")));
+  if (no_sandbox(result)) GTEST_SKIP() << result.out;
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_TRUE(contains(result.out, "about to write " + (folder_ / "metrics"))) << result.out;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "but for train.py";
+}
+
+TEST_F(TuneTest, WithoutNamespacesWhatPythonWritesIsKeptApart) {
+  environment_["FULLWATT_SANDBOX"] = "fence";
+  const auto program =
+      write_short("open(here + '/checkpoint.pt', 'w').write('x'); torch.save(model, here + '/model.pt')");
+  const auto result = tune(program, {"--no-proof", "--minutes", "0.2"});
+  if (no_sandbox(result)) GTEST_SKIP() << result.out;
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "  channels-last ") && contains(result.err, "  fused-optimizer ")) << result.err;
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint.pt") || fs::exists(folder_ / "model.pt"));
+}
+
+TEST_F(TuneTest, APlanForSomethingElseIsRefusedAndAnotherScriptIsTold) {
+  const auto program = write_short("print('threads', torch.get_num_threads()) if step == 50 else None");
+  // The others are the agent's tests.
+  const std::tuple<std::string, std::string, std::string> made_for[] = {
+      {"model: Net-00000000", "the plan is refused: it was made for the model Net-00000000, and this is Sequential-",
+       "1"},
+      {"script: '00000000'", "the script has changed since the plan was made", "2"}};
+  for (const auto& [entry, word, threads] : made_for) {
+    const auto plan =
+        folder_.write("plan.yaml", "version: 1\nmade_for: {" + entry + "}\nfixes:\n  - {id: threads, count: 2}\n");
+    const auto result = watched({python_, program}, {"--fix", plan});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(contains(result.err, word)) << result.err;
+    EXPECT_EQ(printed(result, "threads"), threads) << entry;
+  }
 }
 
 TEST_F(TuneTest, AProgramThatFailsIsToldWithItsOwnWords) {

@@ -135,7 +135,7 @@ class WrongSettingsTest(AugmentCase):
                                 ("noise: -1", "augment.noise: it must be a number from 0 to 1e+06, not '-1'")):
             path.write_text("\n".join(path.read_text().splitlines()[:line - 2]) + f"\naugment:\n  {setting}\n")
             self.assertIn(f"line {line}, {reason}", self.train(path, code=2))
-        self.assertIn("data.mean and data.std must have", self.train(self.configure(RESNET, data_mean="[0.5]"), code=2))
+        self.assertIn("line 2: data.mean has 1 numbers and data.std 0", self.train(self.configure(RESNET, data_mean="[0.5]"), code=2))
 
     def test_what_does_not_fit_the_model_or_the_pictures(self):
         self.write_pictures()

@@ -174,8 +174,32 @@ class WrongDataTest(ModelCase):
             np.save(self.folder / "labels.npy", labels)
             for more in ([], ["--set", "data.device_cache_gb=1"]):
                 text = self.train(self.configure(RESNET), "--anew", *more, code=3)
-                self.assertIn(f"the field labels holds {wrong}", text)
+                self.assertIn(f"{self.folder}/labels.npy, row {3 * BATCH} (the first is 0): the field labels holds {wrong}", text)
                 self.assertIn("from 0 to 4", text)
+
+    def test_a_wrong_number_is_named_by_its_file_and_row_and_the_last_checkpoint_stays(self):
+        self.write_pictures()
+        (self.folder / "labels.npy").unlink()
+        for part in range(2):
+            np.save(self.folder / f"{part}_labels.npy", np.zeros(BATCH * STEPS // 2, np.int64))
+        self.train(self.configure(RESNET, data_shuffle="true"))
+        checkpoint = self.newest()
+        before = checkpoint.read_bytes()
+        labels = np.zeros(BATCH * STEPS // 2, np.int64)
+        labels[3] = 7
+        np.save(self.folder / "1_labels.npy", labels)
+        text = self.train(self.configure(RESNET, data_shuffle="true", train_epochs=2), code=3)
+        self.assertIn(f"{self.folder}/1_labels.npy, row 3 (the first is 0): the field labels holds 7", text)
+        self.assertIn(f"The last checkpoint is whole: {checkpoint}", text)
+        self.assertEqual(checkpoint.read_bytes(), before)
+
+    def test_a_limit_of_ones_own_may_be_lower_and_not_higher(self):
+        self.write_pictures()
+        np.save(self.folder / "labels.npy", np.full(BATCH * STEPS, 4, np.int64))
+        self.assertIn("from 0 to 2", self.train(self.configure(RESNET), "--set", "data.limits.labels=3", code=3))
+        self.train(self.configure(RESNET), "--set", "data.limits.labels=9")
+        np.save(self.folder / "labels.npy", np.full(BATCH * STEPS, 5, np.int64))
+        self.assertIn("from 0 to 4", self.train(self.configure(RESNET), "--anew", "--set", "data.limits.labels=9", code=3))
 
     def test_labels_that_are_no_whole_numbers(self):
         self.write_pictures()

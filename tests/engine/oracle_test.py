@@ -123,6 +123,9 @@ class OracleTest(EngineCase):
         told = self.train(self.configure(**settings, data_device_cache_gb=1), "--anew")
         self.assertNotIn("the samples are larger", told)
         self.assertEqual(self.losses(), losses)
+        told = self.train(self.configure(**settings, data_device_cache_gb="auto"), "--anew")
+        self.assertRegex(told, r"\* data.device_cache_gb +auto +0 \(there is no GPU to keep them on\)" if self.device == "cpu" else r"\* data.device_cache_gb +auto +all samples")
+        self.assertEqual(self.losses(), losses)
 
     def test_bfloat16_stays_near(self):
         windows, targets = self.write_windows(160)

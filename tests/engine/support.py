@@ -16,7 +16,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "keypoint"))
 PROGRAM = os.environ["FULLWATT_TRAIN"]
-DTYPES = {torch.float32: "F32", torch.int64: "I64"}
+DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64", torch.int64: "I64"}
 
 
 class Forecaster(torch.nn.Module):
@@ -35,11 +35,17 @@ def write_safetensors(path, tensors):
     """By the format's description, not by our own code."""
     header, data = {}, b""
     for name, tensor in tensors.items():
-        raw = tensor.detach().contiguous().numpy().tobytes()
+        raw = bytes(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy())
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def checked_header(header, metadata):
+    """The header as the checksum sees it: without itself."""
+    rest = {name: value for name, value in metadata.items() if name != "crc32"}
+    return json.dumps({**header, "__metadata__": rest}, sort_keys=True, separators=(",", ":")).encode()
 
 
 def read_safetensors(path):
@@ -48,7 +54,7 @@ def read_safetensors(path):
     (length,) = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8:8 + length])
     metadata, data = header.pop("__metadata__", {}), raw[8 + length:]
-    if "crc32" in metadata and int(metadata["crc32"], 16) != zlib.crc32(data):
+    if "crc32" in metadata and int(metadata["crc32"], 16) != zlib.crc32(data, zlib.crc32(checked_header(header, metadata))):
         raise ValueError(f"{path} does not fit its checksum")
     types = {"F32": np.float32, "I64": np.int64, "U8": np.uint8, "I32": np.int32}
     tensors = {}

@@ -6,12 +6,46 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
 import time
 import unittest
 
 import numpy as np
 from support import EngineCase, read_safetensors
+
+
+def protobuf(raw):
+    """The fields of a message by their numbers: whole numbers, or bytes."""
+    fields, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = raw[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(raw):
+        key = varint()
+        if key & 7 == 0:
+            fields[key >> 3] = varint()
+            continue
+        length = {1: 8, 5: 4}.get(key & 7) or varint()
+        fields[key >> 3] = raw[at:at + length]
+        at += length
+    return fields
+
+
+def events_of(raw):
+    while raw:
+        (length,) = struct.unpack("<Q", raw[:8])
+        yield protobuf(raw[12:12 + length])
+        raw = raw[16 + length:]
 
 
 class TrainTest(EngineCase):
@@ -210,6 +244,45 @@ class TrainTest(EngineCase):
         lines = [json.loads(line) for line in (self.folder / "out" / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines], list(range(1, 9)))
         self.assertTrue(all(line["samples_per_second"] > 0 for line in lines))
+
+    def shown_by_tensorboard(self):
+        """Steps and losses of all event files as TensorBoard reads them: where a session starts, what it has of that step and later ones goes."""
+        shown = []
+        for path in sorted((self.folder / "out").glob("events.out.tfevents.*")):
+            for event in events_of(path.read_bytes()):
+                step = event.get(2, 0)
+                if 7 in event:
+                    self.assertEqual(protobuf(event[7]), {1: 1})
+                    shown = [item for item in shown if item[0] < step]
+                if 5 in event:
+                    value = protobuf(protobuf(event[5])[1])
+                    if value[1] == b"train/loss":
+                        shown.append((step, struct.unpack("<f", value[2])[0]))
+        return shown
+
+    def test_tensorboard_shows_a_step_once_that_was_made_again(self):
+        self.write_windows(32)
+        config = self.configure(train_epochs=3)
+        self.train(config)
+        whole = self.shown_by_tensorboard()
+        self.assertEqual([step for step, _ in whole], list(range(1, 13)))
+        for _ in range(2):  # as if it had been killed before these were written
+            self.newest().unlink()
+        time.sleep(1.1)  # files are read in the order of their names, which begin with the second
+        self.train(config)
+        self.assertEqual(self.shown_by_tensorboard(), whole)
+        time.sleep(1.1)
+        self.train(self.configure(train_epochs=1), "--anew")
+        self.assertEqual(self.shown_by_tensorboard(), whole[:4], "what an earlier training left is not shown")
+
+    def test_a_full_disk_ends_curves_and_metrics_and_not_the_training(self):
+        self.write_windows(32)
+        config = self.configure(train_epochs=2)
+        (self.folder / "out").mkdir()
+        (self.folder / "out" / "metrics.jsonl").symlink_to("/dev/full")
+        told = self.train(config)
+        self.assertEqual(told.count("metrics.jsonl ends early: is the disk full?"), 1)
+        self.assertEqual(self.newest_step(), 8)
 
     def test_metrics_hold_a_step_once_that_was_made_again(self):
         self.write_windows(32)

@@ -67,9 +67,9 @@ RC_GTEST_PROP(BatchSize, TheChosenOneFitsAndIsTheSmallestOnThePlateau, ()) {
   const auto usable = usable_bytes(card.bytes, card.others);
   const auto start = *rc::gen::element<std::uint64_t>(1, 2, 8, 32, 64);
   RC_PRE(training.peak(start) <= usable);
-  const auto probe = [&](std::uint64_t batch) -> base::Result<BatchProbe> {
-    RC_ASSERT(training.peak(batch) <= card.bytes - card.others);  // no out-of-memory is provoked
-    return BatchProbe{batch, training.peak(batch), training.speed(batch)};
+  const auto probe = [&](const BatchPrediction& asked) -> base::Result<BatchProbe> {
+    RC_ASSERT(training.peak(asked.batch) <= card.bytes - card.others);  // no out-of-memory is provoked
+    return BatchProbe{asked.batch, training.peak(asked.batch), training.speed(asked.batch)};
   };
   const auto choice = find_batch(probe, start, usable);
   RC_ASSERT(choice.has_value());
@@ -81,6 +81,82 @@ RC_GTEST_PROP(BatchSize, TheChosenOneFitsAndIsTheSmallestOnThePlateau, ()) {
     if (tried.batch < choice->batch) RC_ASSERT(tried.samples_per_second < 0.97 * best);
   }
   RC_TAG(choice->batch == start ? "stays" : "grows");
+}
+
+/// Of all that fit, whether they were tried or not.
+double best_speed(const Training& training, std::uint64_t start, std::uint64_t usable) {
+  double best = 0;
+  for (std::uint64_t batch = start; batch <= 512 * start && training.peak(batch) <= usable; ++batch)
+    best = std::max(best, training.speed(batch));
+  return best;
+}
+
+RC_GTEST_PROP(BatchSize, NoneThatFitsIsMuchFaster, ()) {
+  auto training = any_training();
+  training.jump_bytes = 0;
+  const auto card = any_card();
+  const auto usable = usable_bytes(card.bytes, card.others);
+  const auto start = *rc::gen::element<std::uint64_t>(2, 8, 32, 64);
+  RC_PRE(training.peak(start) + 64 * kMegabyte <= usable);
+  const auto choice = find_batch(
+      [&](const BatchPrediction& asked) -> base::Result<BatchProbe> {
+        return BatchProbe{asked.batch, training.peak(asked.batch), training.speed(asked.batch)};
+      },
+      start, usable);
+  RC_ASSERT(choice.has_value());
+  constexpr double kAsFast = 0.85;  // what the plateau, the caution and the last small step may take together
+  RC_ASSERT(training.speed(choice->batch) >= kAsFast * best_speed(training, start, usable - 64 * kMegabyte));
+}
+
+RC_GTEST_PROP(BatchSize, WhatIsSaidBeforeATrialHolds, ()) {
+  auto training = any_training();
+  training.jump_bytes = 0;
+  const auto usable = usable_bytes(any_card().bytes);
+  const auto start = *rc::gen::element<std::uint64_t>(8, 32, 64);
+  RC_PRE(training.peak(start) <= usable);
+  const auto choice = find_batch(
+      [&](const BatchPrediction& asked) -> base::Result<BatchProbe> {
+        return BatchProbe{asked.batch, training.peak(asked.batch), training.speed(asked.batch)};
+      },
+      start, usable);
+  RC_ASSERT(choice.has_value());
+  for (const auto& tried : choice->probes) {
+    if (tried.batch == start) continue;
+    RC_ASSERT(tried.predicted.bytes.has_value());
+    if (tried.predicted.is_bound) RC_ASSERT(static_cast<double>(tried.peak_bytes) <= *tried.predicted.bytes);
+    RC_ASSERT(tried.predicted.low.has_value() == (tried.batch > start));
+    if (!tried.predicted.low) continue;
+    RC_ASSERT(tried.samples_per_second >= *tried.predicted.low);
+    RC_ASSERT(tried.samples_per_second <= *tried.predicted.high);
+  }
+}
+
+RC_GTEST_PROP(BatchSize, WhenOthersTakeMoreItGoesBackAndStaysInsideWhatIsLeft, ()) {
+  auto training = any_training();
+  training.sample_bytes = *rc::gen::inRange(8, 128) * kMegabyte;
+  training.fixed_s = 1;  // so that it grows until the card is full
+  const auto card = any_card();
+  const auto start = *rc::gen::element<std::uint64_t>(2, 8, 32);
+  const auto grows_at = *rc::gen::inRange<std::size_t>(1, 6);
+  const auto others_then = card.others + card.bytes / *rc::gen::inRange<std::uint64_t>(2, 12);
+  RC_PRE(training.peak(start) <= usable_bytes(card.bytes, others_then));
+  std::size_t probes = 0;
+  std::vector<std::uint64_t> ran_out;
+  const auto probe = [&](const BatchPrediction& asked) -> base::Result<BatchProbe> {
+    const auto others = probes++ < grows_at ? card.others : others_then;
+    for (const auto failed : ran_out) RC_ASSERT(asked.batch < failed);
+    BatchProbe measured{asked.batch, training.peak(asked.batch), training.speed(asked.batch)};
+    measured.usable_bytes = usable_bytes(card.bytes, others);
+    measured.ran_out = measured.peak_bytes > card.bytes - others;
+    if (measured.ran_out) ran_out.push_back(asked.batch);
+    return measured;
+  };
+  const auto choice = find_batch(probe, start, usable_bytes(card.bytes, card.others));
+  RC_ASSERT(choice.has_value());
+  RC_ASSERT(ran_out.size() <= 1U);  // that others take more can be a surprise once
+  const auto others = probes <= grows_at ? card.others : others_then;
+  RC_ASSERT(training.peak(choice->batch) <= card.bytes - others);
+  RC_TAG(ran_out.empty() ? "had room" : "ran out");
 }
 
 RC_GTEST_PROP(BatchSize, MemoryIsPredictedFromSmallBatches, ()) {
@@ -118,9 +194,15 @@ RC_GTEST_PROP(BatchSize, PartsMakeTheSameStepAndFit, ()) {
     RC_ASSERT(effective % fewer != 0 || effective / fewer > largest);
 }
 
+/// A training of 1 GB and 10 MB a sample.
+base::Result<BatchProbe> probed(const BatchPrediction& asked) {
+  const auto samples = static_cast<double>(asked.batch);
+  return BatchProbe{asked.batch, static_cast<std::uint64_t>(1e9 + 1e7 * samples), samples / (1 + 0.01 * samples)};
+}
+
 TEST(BatchSize, AFailureAtTheStartIsTold) {
   const auto choice = find_batch(
-      [](std::uint64_t) -> base::Result<BatchProbe> { return base::fail(base::Error::Kind::unavailable, "no GPU"); }, 8,
+      [](const auto&) -> base::Result<BatchProbe> { return base::fail(base::Error::Kind::unavailable, "no GPU"); }, 8,
       1U << 30U);
   ASSERT_FALSE(choice.has_value());
   EXPECT_EQ(choice.error().message, "no GPU");
@@ -128,13 +210,66 @@ TEST(BatchSize, AFailureAtTheStartIsTold) {
 
 TEST(BatchSize, AFailureLaterKeepsWhatIsKnown) {
   const auto choice = find_batch(
-      [](std::uint64_t batch) -> base::Result<BatchProbe> {
-        if (batch > 16) return base::fail(base::Error::Kind::unavailable, "out of memory");
-        return BatchProbe{batch, batch << 20U, static_cast<double>(batch)};
+      [](const auto& asked) -> base::Result<BatchProbe> {
+        if (asked.batch > 16) return base::fail(base::Error::Kind::unavailable, "there was no time left");
+        return BatchProbe{asked.batch, asked.batch << 20U, static_cast<double>(asked.batch)};
       },
       8, 1U << 30U);
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->batch, 16U);
+  EXPECT_EQ(choice->stopped, "there was no time left");
+}
+
+TEST(BatchSize, AfterOneThatRanOutOfMemoryASmallerOneIsTriedAndASecondEndsTheSearch) {
+  std::vector<std::uint64_t> tried;
+  const auto with_room_for = [&](std::uint64_t most) {
+    tried.clear();
+    return find_batch(
+        [&tried, most](const auto& asked) {
+          tried.push_back(asked.batch);
+          auto measured = probed(asked);
+          if (asked.batch > most) *measured = BatchProbe{.batch = asked.batch, .ran_out = true};
+          return measured;
+        },
+        64, 5'000'000'000);
+  };
+  const auto once = with_room_for(250);
+  ASSERT_TRUE(once.has_value());
+  EXPECT_EQ(tried, (std::vector<std::uint64_t>{64, 128, 256, 192}));
+  EXPECT_EQ(once->batch, 192U);
+  EXPECT_EQ(once->why, "larger ones have no room");
+  EXPECT_TRUE(once->probes[2].ran_out);
+  const auto twice = with_room_for(130);
+  ASSERT_TRUE(twice.has_value());
+  EXPECT_EQ(tried, (std::vector<std::uint64_t>{64, 128, 256, 192}));
+  EXPECT_EQ(twice->batch, 128U);
+  EXPECT_FALSE(with_room_for(10).has_value());
+}
+
+TEST(BatchSize, ALargeModelGrowsAfterHalfItsBatchHasToldWhatASampleTakes) {
+  std::vector<std::uint64_t> tried;
+  const auto choice = find_batch(
+      [&](const auto& asked) {
+        tried.push_back(asked.batch);
+        return probed(asked);
+      },
+      8, 1'400'000'000);
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(tried, (std::vector<std::uint64_t>{8, 4, 16, 32, 38}));
+  EXPECT_EQ(choice->batch, 38U);
+}
+
+TEST(BatchSize, AnEvaluationIsCountedWhateverTheBatch) {
+  std::vector<BatchProbe> probes{*probed({.batch = 8}), *probed({.batch = 16})};
+  probes[0].evaluation_bytes = 3'000'000'000;
+  EXPECT_DOUBLE_EQ(*predict_batch(probes, 32).bytes, 3e9);
+  EXPECT_DOUBLE_EQ(*predict_batch(probes, 400).bytes, 5e9);
+}
+
+TEST(BatchSize, GapsAndLongerBatchesThanWereSeenAreLeftRoom) {
+  EXPECT_EQ(usable_by_tensors(1000, 0, 0, true), 1000U);
+  EXPECT_EQ(usable_by_tensors(1000, 8, 10, true), 800U);
+  EXPECT_EQ(usable_by_tensors(1000, 8, 10, false), 640U);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -91,6 +93,18 @@ TEST(DeviceDecisionTest, SmallWorkIsSaidToBelongOnTheCpu) {
   EXPECT_EQ(decision.conclusion,
             "The CPU is 3 times as fast as the GPU (2.87 to 3.16): a step is too little work for a GPU. Train on the "
             "CPU, or try larger batches.");
+}
+
+RC_GTEST_PROP(DeviceDecisionTest, TheSelectedGpuIsFoundInTorchsOrderWhereTorchSeesIt, ()) {
+  auto all = *rc::gen::unique<std::vector<std::string>>(
+      rc::gen::map(rc::gen::inRange(0, 256), [](int bus) { return "0000:" + std::to_string(bus) + ":00.0"; }));
+  RC_PRE(!all.empty());
+  const auto selected = *rc::gen::inRange<std::size_t>(0, all.size());
+  const auto address = all[selected];
+  RC_ASSERT(index_of_gpu(address, all) == selected);
+  all.erase(all.begin() + static_cast<std::ptrdiff_t>(selected));
+  RC_ASSERT(index_of_gpu(address, all) == 0U);
+  RC_ASSERT(index_of_gpu("", all) == 0U);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
@@ -111,6 +112,17 @@ TEST(GpuOptimizerTest, ABatchIsFoundByTrainingAndNoneIsTriedThatDoesNotFit) {
   EXPECT_LE(kept.batch, found.batch);
   EXPECT_EQ(kept.batch * kept.accumulation, 4096U);
   EXPECT_EQ(GpuOptimizer::keep_effective_batch(found, 8).accumulation, 1U);
+  const auto without_room = [&](std::uint64_t) { return BatchMeasurement{.ran_out = true}; };
+  EXPECT_EQ(optimizer.optimize_batch_size(without_room, 8, kCard).batch, 0U);
+  EXPECT_EQ(optimizer.optimize_batch_size(without_room, 8, kCard).reason, "there is no room for the batch as it is");
+  const auto surprised = [&](std::uint64_t batch) {
+    auto measured = measure(batch);
+    measured.ran_out = batch > 20;
+    return measured;
+  };
+  const auto smaller = optimizer.optimize_batch_size(surprised, 8, kCard);
+  EXPECT_EQ(smaller.batch, 16U);
+  EXPECT_TRUE(std::ranges::any_of(smaller.tried, &BatchMeasurement::ran_out));
 }
 
 }  // namespace

@@ -98,14 +98,46 @@ TEST(EngineConfigTest, WhatIsWrongIsNamedWithItsLineAndWhatWasMeant) {
   EXPECT_EQ(refusal("train: {epochs: [1, 2]}"), "line 3: epochs must be a single value");
   EXPECT_EQ(refusal("train: 3"), "line 3: the section 'train' must have keys and values");
   EXPECT_TRUE(contains(refusal("train: {"), "line "));
-  EXPECT_EQ(refusal("optimizer: {nesterov: true}"), "optimizer.nesterov needs optimizer.name: sgd and a momentum");
-  EXPECT_EQ(refusal("optimizer: {fused: false}"),
-            "optimizer.fused: false is not possible; this engine's optimisers are fused");
   EXPECT_EQ(refusal("optimizer: {betas: 0.9}"),
             "line 3, optimizer.betas: it must be two numbers from 0 to 1, such as [0.9, 0.999], not '0.9'");
-  EXPECT_EQ(refusal("optimizer: {lr: 1e-4, lr_min: 1e-3}"), "optimizer.lr_min is larger than optimizer.lr");
   EXPECT_TRUE(contains(parse_config("data: {folder: x}").error().message, "model.name is missing"));
   EXPECT_TRUE(contains(parse_config("").error().message, "line 1"));
+}
+
+TEST(EngineConfigTest, WhatCannotBeTogetherIsNamedWithItsLinesAndWhatToDo) {
+  const auto both = [](const std::string& text, const std::vector<std::string>& overrides = {}) {
+    const auto config = parse_config(text, overrides);
+    return config ? "" : config.error().message + " | " + config.error().remedy;
+  };
+  EXPECT_EQ(both(kLeast + std::string("optimizer:\n  lr: 1e-4\n  lr_min: 1e-3")),
+            "line 5 and line 4: optimizer.lr_min: 0.001 is larger than optimizer.lr: 0.0001 | "
+            "The rate falls from lr to lr_min: take a smaller lr_min or a larger lr.");
+  EXPECT_EQ(both(kLeast + std::string("optimizer: {lr_min: 1e-3}"), {"optimizer.lr=1e-4"}),
+            "line 3 and 'optimizer.lr=1e-4': optimizer.lr_min: 0.001 is larger than optimizer.lr: 0.0001 | "
+            "The rate falls from lr to lr_min: take a smaller lr_min or a larger lr.");
+  EXPECT_EQ(both(kLeast + std::string("optimizer: {name: adamw, nesterov: true}")),
+            "line 3: optimizer.nesterov needs optimizer.name: sgd and a momentum | "
+            "Leave out optimizer.nesterov, or take optimizer: {name: sgd, momentum: 0.9}.");
+  EXPECT_EQ(both(kLeast + std::string("optimizer: {fused: false}")),
+            "line 3: optimizer.fused: false is not possible; this engine's optimisers are fused | "
+            "Leave out optimizer.fused.");
+  EXPECT_EQ(both("model:\n  name: gpt2\n  heads: 5\ndata: {folder: here}"),
+            "line 3: model.embedding: 768 is no multiple of model.heads: 5 | "
+            "Take model.embedding: 770, or another number of heads.");
+  EXPECT_EQ(both("model: {name: lstm}\ndata:\n  folder: here\n  format: images\n  fields: {images: x}"),
+            "line 5 and line 4: data.fields is for .npy files; with data.format: images the fields are images and "
+            "labels | Leave out data.fields, or take data.format: npy.");
+  EXPECT_EQ(both(kLeast, {"data.mean=0.5"}),
+            "'data.mean=0.5': data.mean has 1 numbers and data.std 0 | "
+            "Give both, with a number for each channel, or neither.");
+  EXPECT_EQ(both("model: {name: mine,\n  settings: {depth: 3}}\ndata: {folder: here}"),
+            "line 2: model.settings are for a model of model.library, which is missing | "
+            "Name the library under model.library, or leave out model.settings.");
+  EXPECT_EQ(both("train: {}\nmodel: {}\n"),
+            "line 2: model.name is missing: which model is to be trained? | "
+            "Name one, as in model: {name: lstm}; docs/train.md lists them.");
+  EXPECT_EQ(both("model: {name: lstm}"),
+            "data.folder is missing: where are the samples? | Name the folder, as in data: {folder: samples}.");
 }
 
 TEST(EngineConfigTest, PicturesAreChangedAsListsSay) {
@@ -126,7 +158,6 @@ TEST(EngineConfigTest, PicturesAreChangedAsListsSay) {
             "line 3, augment.contrast: the smaller factor must come first, not '2,1'");
   EXPECT_EQ(refusal("augment: {flips: 1}"), "line 3: there is no 'flips' in 'augment'; did you mean 'flip'?");
   EXPECT_EQ(refusal("", {"data.std=0"}), "'data.std=0': it must be a number from 1e-06 to 1e+06, not '0'");
-  EXPECT_EQ(refusal("", {"data.mean=0.5"}), "data.mean and data.std must have a number for each channel, both of them");
 }
 
 TEST(EngineConfigTest, OverridesComeLastAndAreCheckedAlike) {
@@ -194,7 +225,31 @@ TEST(EngineConfigTest, AModelOfOnesOwnHasSettingsOfItsOwn) {
   EXPECT_EQ(config->model.settings, (std::map<std::string, std::string>{{"depth", "3"}, {"width", "a b"}}));
   EXPECT_TRUE(contains(refusal("", {"model.settings.depth=3"}), "model.library, which is missing"));
   const auto list = parse_config("model: {name: mine, library: m.so, settings: [3]}\ndata: {folder: here}\n");
-  EXPECT_EQ(list.error().message, "line 1: 'settings' must have names and values");
+  EXPECT_EQ(list.error().message, "line 1: 'model.settings' must have names and values");
+}
+
+TEST(EngineConfigTest, LimitsOfFieldsAreWholeNumbers) {
+  const auto config = parse_config("model: {name: lstm}\ndata: {folder: here, limits: {labels: 10, tokens: 50257}}\n",
+                                   {"data.limits.labels=5"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->data.limits, (std::map<std::string, std::int64_t>{{"labels", 5}, {"tokens", 50257}}));
+  EXPECT_TRUE(
+      contains(refusal("", {"data.limits.labels=0"}), "'data.limits.labels=0': it must be a whole number from 1"));
+  const auto wrong = parse_config("model: {name: lstm}\ndata:\n  folder: here\n  limits: {labels: many}\n");
+  EXPECT_TRUE(contains(wrong.error().message, "line 4, data.limits.labels: it must be a whole number from 1"))
+      << wrong.error().message;
+}
+
+TEST(EngineConfigTest, TheCacheOfTheDeviceMayBeLeftToIt) {
+  EXPECT_EQ(parse_config(kLeast)->data.device_cache_gb, 0);
+  EXPECT_EQ(parse_config(kLeast, {"data.device_cache_gb=2.5"})->data.device_cache_gb, 2.5);
+  const auto automatic = parse_config(kLeast, {"data.device_cache_gb=auto"});
+  EXPECT_EQ(automatic->data.device_cache_gb, std::nullopt);
+  const auto settings = settings_of(*automatic);
+  EXPECT_NE(std::ranges::find(settings, std::pair<std::string, std::string>{"data.device_cache_gb", "auto"}),
+            settings.end());
+  EXPECT_TRUE(
+      contains(refusal("", {"data.device_cache_gb=all"}), "it must be auto, or a number from 0 to 100000, not 'all'"));
 }
 
 TEST(EngineConfigTest, SettingsAreToldAsTheyAre) {

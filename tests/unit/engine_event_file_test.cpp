@@ -225,6 +225,17 @@ TEST_F(EventFileTest, ScalarsComeBackWithStepTagAndValue) {
   }
 }
 
+TEST_F(EventFileTest, ARestartIsTheStartOfASessionAtItsStep) {
+  auto file = create();
+  file.restart(17);
+  file.scalar(17, "loss", 1);
+  const auto events = read(file.path());
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(step_of(events[1]), 17);
+  EXPECT_EQ(read_message(events[1].at(7).bytes).at(1).number, 1U) << "SessionLog.START";
+  EXPECT_FALSE(events[1].contains(5)) << "no summary";
+}
+
 TEST_F(EventFileTest, ALossThatIsNoNumberIsWrittenAsSuch) {
   auto file = create();
   file.scalar(1, "loss", std::numeric_limits<double>::quiet_NaN());

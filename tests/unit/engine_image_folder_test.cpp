@@ -216,6 +216,8 @@ TEST_F(ImageFolderTest, ClassesAndFilesAreOrderedAsInTorchvision) {
   Bytes shades;
   for (const auto sample : all) shades.push_back(fetch(*data, {sample})->front());
   EXPECT_EQ(shades, (Bytes{6, 0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(data->origin(1, 0), folder_ / "Ant/1.jpeg");
+  EXPECT_EQ(data->origin(0, 6), folder_ / "cat/9.png");
 }
 
 TEST_F(ImageFolderTest, PngFilesOfTheWantedSizeKeepEveryPixel) {

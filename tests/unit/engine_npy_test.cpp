@@ -101,6 +101,17 @@ class NpyFolderTest : public testing::Test {
   tests::TempFolder folder_;
 };
 
+TEST(NpyHeaderTest, EveryRefusalSaysWhatToDo) {
+  const auto whole = header(dictionary("<f4", "(7, 3)"));
+  for (const auto& start : {std::string("PK"), whole.substr(0, 9), whole.substr(0, 40), header("{'descr': '<f4'}"),
+                            header(dictionary("<f4", "(7, 3)"), 4), header(dictionary("<", "(7,)")),
+                            header(dictionary("<V2", "(7,)")), header(dictionary("<f4", "(9223372036854775807, 9)"))}) {
+    const auto parsed = parse_npy_header(start);
+    ASSERT_FALSE(parsed) << start;
+    EXPECT_TRUE(contains(parsed.error().remedy, "ave ")) << parsed.error().message << " | " << parsed.error().remedy;
+  }
+}
+
 TEST_F(NpyFolderTest, FilesOfAFieldAreOneArrayInTheOrderOfTheirNames) {
   write("batch1_x.npy", 3, 2, 100);
   write("batch0_x.npy", 2, 2);
@@ -117,6 +128,9 @@ TEST_F(NpyFolderTest, FilesOfAFieldAreOneArrayInTheOrderOfTheirNames) {
   EXPECT_EQ(values, (std::vector<std::int32_t>{104, 105, 0, 1, 100, 101}));
   ASSERT_TRUE((*data)->fetch(1, wanted, reinterpret_cast<std::byte*>(values.data())));
   EXPECT_EQ(values[0], 1004);
+  EXPECT_EQ((*data)->origin(0, 1), folder_ / "batch0_x.npy, row 1 (the first is 0)");
+  EXPECT_EQ((*data)->origin(0, 2), folder_ / "batch1_x.npy, row 0 (the first is 0)");
+  EXPECT_EQ((*data)->origin(1, 4), folder_ / "y.npy, row 4 (the first is 0)");
 }
 
 TEST_F(NpyFolderTest, RowsAreReadOneByOneAndInRunsOverTheEndOfAFile) {

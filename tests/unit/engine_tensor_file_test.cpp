@@ -52,11 +52,50 @@ TEST_F(TensorFileTest, ADamagedFileIsRefusedWhereverItIsDamaged) {
   ASSERT_EQ(refusal(whole), "");
   for (std::size_t length = 0; length < whole.size(); ++length)
     EXPECT_NE(refusal(whole.substr(0, length)), "") << length;
-  for (std::size_t at = whole.size() - 24; at < whole.size(); ++at) {
-    auto damaged = whole;
-    damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    EXPECT_EQ(refusal(damaged), "it does not fit its checksum") << at;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (const int bit : {1, 2, 16}) {
+      auto damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ bit);
+      EXPECT_TRUE(at < whole.size() - 24 || refusal(damaged) == "it does not fit its checksum") << at;
+      const bool is_padding = whole[at] == ' ' && (damaged[at] == '\t' || damaged[at] == '\n' || damaged[at] == '\r');
+      EXPECT_TRUE(is_padding || !refusal(damaged).empty())
+          << at << ", '" << damaged[at] << "' for '" << whole[at] << "'";
+    }
   }
+}
+
+/// A file with a header of our own and no data.
+std::string file_with(const std::string& header) {
+  const std::uint64_t length = header.size();
+  std::string bytes(sizeof(length), '\0');
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  return bytes + header;
+}
+
+TEST_F(TensorFileTest, FilesOfBeforeAreReadAndThoseOfLaterAreRefused) {
+  EXPECT_EQ(refusal(file_with(R"({"__metadata__":{"crc32":"00000000","step":"3"}})")), "") << "of the data alone";
+  EXPECT_EQ(refusal(file_with(R"({"__metadata__":{"crc32":"00000001","step":"3"}})")), "it does not fit its checksum");
+  EXPECT_EQ(refusal(file_with(R"({"__metadata__":{"crc32":"00000000","fullwatt_schema":"3"}})")),
+            "it is of the schema 3, and this fullwatt reads 2");
+  EXPECT_EQ(refusal(file_with(R"({"__metadata__":{"fullwatt_schema":"2","step":"3"}})")),
+            "it does not fit its checksum")
+      << "it was taken out";
+  EXPECT_EQ(refusal(file_with(R"({"__metadata__":{"format":"pt"}})")), "") << "Python's own";
+}
+
+TEST_F(TensorFileTest, ShortTypesOfPythonAreKnownAndOthersNamed) {
+  const auto one = [](const std::string& type) {
+    return file_with(R"({"w":{"dtype":")" + type + R"(","shape":[1],"data_offsets":[0,2]}})") + "ab";
+  };
+  for (const auto& [name, dtype] : {std::pair{"BF16", Dtype::bfloat16}, {"F16", Dtype::float16}}) {
+    const auto parsed = parse_tensors(one(name));
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(parsed->first.front().dtype, dtype);
+  }
+  const auto parsed = parse_tensors(one("F8_E4M3"));
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().message, "'w' is of the type F8_E4M3, which is not read");
+  EXPECT_TRUE(contains(parsed.error().remedy, "bfloat16"));
 }
 
 TEST_F(TensorFileTest, AFileThatCannotBeWrittenLeavesTheOneThatIsThere) {

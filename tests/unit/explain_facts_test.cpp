@@ -32,6 +32,9 @@ TEST(Facts, EveryKindIsRead) {
       .fact("distributed", R"({"backend":"nccl","world_size":4,"bucket_cap_mb":25})")
       .fact("argument", R"({"values":{"workers":2,"lr":0.1,"amp":true},"given":["workers"]})")
       .fact("device_check", R"({"parameters":{"cuda:0":10},"consistent":true,"uuid":"GPU-1"})")
+      .fact("memory",
+            R"({"device":1,"peak_reserved_bytes":9,"training_peak_bytes":7,"card_bytes":80,"allowed_bytes":40})")
+      .fact("lengths", R"({"varies":true,"read":3,"of":9,"longest":[4,1,0]})")
       .fact("profiler", R"({"who":"torch.profiler","state":"start"})");
   const auto facts = parsed(builder);
   EXPECT_EQ(facts.process.torch, "2.11.0");
@@ -56,6 +59,14 @@ TEST(Facts, EveryKindIsRead) {
   EXPECT_EQ(facts.arguments[0].values.at("amp"), "true");
   EXPECT_EQ(facts.device_check->consistent, true);
   EXPECT_EQ(facts.profilers[0].who, "torch.profiler");
+  EXPECT_EQ(facts.memory->device, "1");
+  EXPECT_EQ(facts.memory->training_peak_bytes, 7U);
+  EXPECT_EQ(facts.memory->card_bytes, 80U);
+  EXPECT_EQ(facts.memory->allowed_bytes, 40U);
+  EXPECT_EQ(facts.memory->beside_bytes, std::nullopt);
+  EXPECT_TRUE(facts.lengths->varies);
+  EXPECT_EQ(facts.lengths->of, 9U);
+  EXPECT_EQ(facts.lengths->longest, (std::vector<double>{4, 1, 0}));
 }
 
 TEST(Facts, ALaterFactOfTheSameIdReplacesTheEarlierOne) {

@@ -81,6 +81,19 @@ TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   EXPECT_LT(text.find("sample-cache"), text.find("bf16")) << "what gives most comes first";
 }
 
+TEST(TuneTextTest, ACaveatStandsBelowWhatIsKeptInThePlanAndInJson) {
+  auto tuning = sample();
+  EXPECT_EQ(tune_json(tuning)["tried"][0]["caveat"], "");
+  tuning.tried[0].caveat = "statistics change";
+  tuning.tried[2].caveat = "of no interest";
+  const auto text = tune_text(tuning, Style{});
+  EXPECT_TRUE(contains(text, "  bf16: statistics change\n")) << text;
+  EXPECT_FALSE(contains(text, "of no interest")) << text;
+  EXPECT_TRUE(contains(base::join(evidence(tuning), "\n"), "statistics change"));
+  EXPECT_TRUE(contains(tune_html(tuning, Style{}), "; statistics change"));
+  EXPECT_EQ(tune_json(tuning)["tried"][0]["caveat"], "statistics change");
+}
+
 TEST(TuneTextTest, WithoutAGpuNothingIsSaidOfOne) {
   auto tuning = sample();
   tuning.gpu_before = tuning.gpu_after = {};

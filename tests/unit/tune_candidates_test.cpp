@@ -111,6 +111,16 @@ TEST(TuneCandidatesTest, AnIterableDataSetIsLeftToItsOwnLoader) {
   EXPECT_FALSE(has(training.ids(), "loader-workers"));
 }
 
+TEST(TuneCandidatesTest, CpusBesideTheGpuAreProposedWhereNotAllAre) {
+  auto training = image_training("cuda");
+  EXPECT_FALSE(has(training.ids(), "affinity"));
+  const auto found = candidates({training.explanation, training.facts, 64, 64ULL << 30, "0-15,32-47"});
+  const auto affinity = std::ranges::find(found, "affinity", [](const auto& one) { return one.fix.id; });
+  ASSERT_NE(affinity, found.end());
+  EXPECT_EQ(affinity->fix.settings.at("cpus"), "0-15,32-47");
+  EXPECT_TRUE(affinity->predicted.low_ms && affinity->predicted.high_ms);
+}
+
 TEST(TuneCandidatesTest, FindingsBringTheirFixesWithSettingsForThisMachine) {
   auto training = image_training("cpu");
   training.find("threads-oversubscribed");

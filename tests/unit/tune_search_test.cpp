@@ -20,7 +20,11 @@ class Program {
 
   Look look(const model::Plan& plan) {
     ++looks;
-    return {measure(plan), candidates_, {}};
+    const auto shown =
+        one_by_one ? std::min<std::size_t>(static_cast<std::size_t>(looks), candidates_.size()) : candidates_.size();
+    return {measure(plan),
+            {candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(shown)},
+            {{std::to_string(plan.fixes.size()), {}}}};
   }
 
   model::Trial measure(const model::Plan& plan) {
@@ -67,6 +71,7 @@ class Program {
   std::string broken;
   std::string opener;  ///< nothing else pays without it
   std::vector<std::string> turned;
+  bool one_by_one = false;       ///< each look shows one candidate more
   std::size_t ends_after = 100;  ///< turns of one start
   std::vector<bool> was_short;   ///< as each start with turns was told
   int starts = 0;
@@ -202,6 +207,22 @@ TEST(TuneSearchTest, WhatCannotStandBesideAKeptFixIsNotTried) {
   const auto tuning = search_in(program);
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
   EXPECT_EQ(entry(tuning, "loader-workers").reason, "not beside sample-cache");
+}
+
+/// The program's advice is the number of fixes that it had.
+TEST(TuneSearchTest, AdviceIsAboutTheProgramWithTheWholePlan) {
+  const auto advice_of = [](Program program, int starts) {
+    const auto tuning = search_in(program, {.starts = starts});
+    return tuning.advice.empty() ? "none"
+                                 : tuning.advice.front().id + " of " + std::to_string(tuning.plan.fixes.size());
+  };
+  EXPECT_EQ(advice_of(Program({{"bf16", 1.0}}, {candidate("bf16")}), 12), "0 of 0");
+  EXPECT_EQ(advice_of(Program({{"bf16", 0.5}}, {candidate("bf16")}), 12), "1 of 1");
+  EXPECT_EQ(advice_of(Program({{"bf16", 0.5}}, {candidate("bf16")}), 2), "none") << "there was no start left to look";
+  Program long_way({{"bf16", 0.5}, {"tf32", 0.5}, {"fused-optimizer", 0.5}},
+                   {candidate("bf16"), candidate("tf32"), candidate("fused-optimizer")});
+  long_way.one_by_one = true;
+  EXPECT_EQ(advice_of(long_way, 12), "3 of 3") << "the last look has found something, too";
 }
 
 TEST(TuneSearchTest, TheStartsAreBounded) {

@@ -87,6 +87,24 @@ TEST(SourcePatch, EveryCallThatAsksForZerosIsChanged) {
   EXPECT_EQ(patched.written, std::vector<std::string>{"gradients-to-none"});
 }
 
+TEST(SourcePatch, AnomalyDetectionIsSwitchedOffWhereItIsSwitchedOn) {
+  model::Plan plan;
+  plan.fixes = {{"anomaly-off", {}, {}}};
+  const auto text = [](const std::string&) {
+    return std::optional<std::string>(
+        "torch.autograd.set_detect_anomaly(True)\n"
+        "torch.autograd.set_detect_anomaly(mode=True, check_nan=False)\n"
+        "torch.autograd.set_detect_anomaly(debug)  # set_detect_anomaly(True)\n");
+  };
+  const auto patched = patch_source(plan, {explain::ProcessFacts(), kNoSettings, "train.py"}, text);
+  ASSERT_EQ(patched.files.size(), 1U);
+  EXPECT_EQ(patched.files[0].after,
+            "torch.autograd.set_detect_anomaly(False)\n"
+            "torch.autograd.set_detect_anomaly(mode=False, check_nan=False)\n"
+            "torch.autograd.set_detect_anomaly(debug)  # set_detect_anomaly(True)\n");
+  EXPECT_EQ(patched.written, std::vector<std::string>{"anomaly-off"});
+}
+
 /// A program whose loader is made from a configuration file.
 struct Configured {
   explain::ProcessFacts known = facts();

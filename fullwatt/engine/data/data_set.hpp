@@ -27,6 +27,8 @@ class DataSet {
   std::int64_t samples() const { return samples_; }
   /// One field of these samples, one behind the other. Called by several threads at once.
   virtual base::Result<void> fetch(std::size_t field, std::span<const std::int64_t> samples, std::byte* to) const = 0;
+  /// What to look at when a field of a sample is wrong: its file, where it has one.
+  virtual std::string origin(std::size_t field, std::int64_t sample) const;
 
  protected:
   std::vector<Field> fields_;

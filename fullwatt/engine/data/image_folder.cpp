@@ -156,6 +156,10 @@ class ImageFolder final : public DataSet {
     return {};
   }
 
+  std::string origin(std::size_t /*field*/, std::int64_t sample) const override {
+    return base::printable(paths_[static_cast<std::size_t>(sample)], 300);
+  }
+
  private:
   base::Result<void> fetch_image(const std::string& path, Image& image, std::byte* to) const try {
     const auto file = read_file(path);

@@ -33,6 +33,10 @@ std::int64_t Loader::Batch::samples() const {
   return static_cast<std::int64_t>(loader_->slots_[slot_].indices.size());
 }
 
+std::int64_t Loader::Batch::sample(std::int64_t index) const {
+  return loader_->slots_[slot_].indices[static_cast<std::size_t>(index)];
+}
+
 std::byte* Loader::Batch::field(std::size_t index) const {
   return loader_->slots_[slot_].fields[index];
 }

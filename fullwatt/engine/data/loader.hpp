@@ -49,6 +49,7 @@ class Loader {
     std::uint64_t epoch() const;
     std::uint64_t number() const;  ///< in its epoch
     std::int64_t samples() const;
+    std::int64_t sample(std::int64_t index) const;  ///< its number in the data set
     std::byte* field(std::size_t index) const;
     /// The field's memory becomes the caller's, and other memory of its size the loader's.
     std::byte* exchange(std::size_t index, std::byte* other);

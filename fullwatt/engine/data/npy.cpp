@@ -28,6 +28,7 @@ constexpr std::array kKinds{
     Kind{Dtype::uint32, "u4", 4, "uint32"},   Kind{Dtype::int64, "i8", 8, "int64"},
     Kind{Dtype::uint64, "u8", 8, "uint64"},   Kind{Dtype::float16, "f2", 2, "float16"},
     Kind{Dtype::float32, "f4", 4, "float32"}, Kind{Dtype::float64, "f8", 8, "float64"},
+    Kind{Dtype::bfloat16, "", 2, "bfloat16"},  // NumPy has none
 };
 const Kind& kind_of(Dtype dtype) {
   return *std::ranges::find(kKinds, dtype, &Kind::dtype);
@@ -37,7 +38,7 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kMostHeader = 1U << 20U;  ///< far more than a shape of 32 dimensions takes
 constexpr std::size_t kMostDimensions = 32;     ///< NumPy's own limit until version 2
 
-std::unexpected<Error> refuse(std::string message, std::string remedy = {}) {
+std::unexpected<Error> refuse(std::string message, std::string remedy = "Save it again: np.save(path, array)") {
   return base::fail(Error::Kind::bad_input, std::move(message), std::move(remedy));
 }
 
@@ -134,7 +135,7 @@ base::Result<Dtype> parse_dtype(const std::string& descr) {
                   "Save it again: a = np.load(path); np.save(path, a.astype(a.dtype.newbyteorder('<')))");
   const auto code = order == '<' || order == '|' || order == '=' ? std::string_view(descr).substr(1) : descr;
   const auto kind = std::ranges::find(kKinds, code, &Kind::code);
-  if (kind != kKinds.end()) return kind->dtype;
+  if (kind != kKinds.end() && !code.empty()) return kind->dtype;
   return refuse("its numbers are of the type " + base::printable(descr, 20) + ", which is not known here",
                 "Save it as booleans, integers or floats of 16 to 64 bits.");
 }

@@ -12,7 +12,21 @@
 /// NumPy's file format, as far as numbers go: versions 1 to 3, in the byte order of this machine, row after row.
 namespace fullwatt::engine {
 
-enum class Dtype { boolean, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64 };
+enum class Dtype {
+  boolean,
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float16,
+  float32,
+  float64,
+  bfloat16
+};
 std::size_t bytes_of(Dtype dtype);
 std::string_view to_string(Dtype dtype);
 

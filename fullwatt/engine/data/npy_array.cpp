@@ -32,7 +32,9 @@ Error not_opened() {
 base::Result<NpyHeader> check_header(std::string_view start, std::size_t file_bytes) {
   auto header = parse_npy_header(start);
   if (!header) return header;
-  if (header->shape.empty()) return base::fail(Error::Kind::bad_input, "it holds a single number, no samples");
+  if (header->shape.empty())
+    return base::fail(Error::Kind::bad_input, "it holds a single number, no samples",
+                      "Its first dimension has to count the samples.");
   if (file_bytes - header->data_offset < header->data_bytes())
     return base::fail(Error::Kind::bad_input,
                       fmt::format("it is cut off: {} bytes of numbers are there, and its shape needs {}",

@@ -47,14 +47,18 @@ base::Result<std::vector<std::string>> files_of(const std::string& folder, const
 
 /// One field: several files, one array.
 struct Column {
-  std::vector<NpyArray> files;
+  std::vector<NpyArray> files;  ///< none where all rows are in memory
+  std::vector<std::string> paths;
   std::vector<std::int64_t> first_rows;  ///< of each file
   std::vector<std::byte> kept;           ///< all rows, where they are in memory
 
+  std::size_t file_of(std::int64_t sample) const {
+    return static_cast<std::size_t>(std::ranges::upper_bound(first_rows, sample) - first_rows.begin()) - 1;
+  }
+
   /// Samples that follow each other in one file are read at once; returns how many these are.
   base::Result<std::size_t> read(std::span<const std::int64_t> samples, std::byte* to) const {
-    const auto after = std::ranges::upper_bound(first_rows, samples.front());
-    const auto file = static_cast<std::size_t>(after - first_rows.begin()) - 1;
+    const auto file = file_of(samples.front());
     const auto first = samples.front() - first_rows[file];
     const auto most = std::min(samples.size(), static_cast<std::size_t>(files[file].rows() - first));
     std::size_t count = 1;
@@ -105,11 +109,13 @@ base::Result<Column> open_column(const std::vector<std::string>& paths) {
                       base::printable(first.path(), 300), to_string(first.dtype()), fmt::join(first.row_shape(), ", ")),
           "All files of a field hold samples of one kind.");
     column.first_rows.push_back(rows);
+    column.paths.push_back(path);
     rows += array->rows();
     column.files.push_back(*std::move(array));
   }
   if (column.files.empty())
-    return base::fail(Error::Kind::bad_input, base::printable(paths.front(), 300) + ": it holds no samples");
+    return base::fail(Error::Kind::bad_input, base::printable(paths.front(), 300) + ": it holds no samples",
+                      "Write the samples into it, or name other files.");
   if (const auto kept = keep_small(column); !kept) return std::unexpected(kept.error());
   return column;
 }
@@ -147,11 +153,22 @@ class NpyFolder final : public DataSet {
     return {};
   }
 
+  std::string origin(std::size_t field, std::int64_t sample) const override {
+    const auto& column = columns_[field];
+    const auto file = column.file_of(sample);
+    return fmt::format("{}, row {} (the first is 0)", base::printable(column.paths[file], 300),
+                       sample - column.first_rows[file]);
+  }
+
  private:
   std::vector<Column> columns_;
 };
 
 }  // namespace
+
+std::string DataSet::origin(std::size_t /*field*/, std::int64_t sample) const {
+  return fmt::format("sample {} (the first is 0)", sample);
+}
 
 std::size_t Field::sample_bytes() const {
   std::size_t bytes = bytes_of(dtype);

@@ -5,7 +5,7 @@ import os
 
 from ..agent import say
 from ..patches import Patches
-from . import accumulation, backward, batch, cache, channels_last, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
+from . import accumulation, affinity, backward, batch, cache, channels_last, collector, copies, gradients, graphs, loaders, models, optimizers, precision, switches
 from .as_written import AsWritten
 from .report import Report
 from .target import Target
@@ -16,6 +16,7 @@ FIXES = {
     "cudnn-benchmark": switches.cudnn_benchmark,
     "anomaly-off": switches.anomaly_off,
     "threads": switches.threads,
+    "affinity": affinity.affinity,
     "allocator": switches.allocator,
     "gc-freeze": collector.freeze,
     "bf16": precision.bf16,

@@ -91,7 +91,8 @@ class Turns:
     def _tell(self, measured):
         """What was measured, and whether the fix is kept."""
         kept = self._report.state(measured.fix) != "refused" and pays(measured.ratios())
-        self._agent.facts.add("turn", id=measured.fix, state="measured", kept=kept, without_ms=measured.ms[False], with_ms=measured.ms[True], once_s=measured.once_s())
+        self._agent.facts.add("turn", id=measured.fix, state="measured", kept=kept, without_ms=measured.ms[False], with_ms=measured.ms[True], once_s=measured.once_s(),
+                              without_ns=measured.ends_ns[False], with_ns=measured.ends_ns[True])
         return kept
 
     def _program_ends(self):
@@ -111,7 +112,9 @@ class Turns:
                 yield FIRST_USE if is_first_use else SETTLE, 0
                 settled = self._now()
                 yield LEAST_STEPS, self._seconds
-                measured.ms[on].append((self._now() - settled) * 1e3 / self._steps)
+                ended = self._now()
+                measured.ms[on].append((ended - settled) * 1e3 / self._steps)
+                measured.ends_ns[on] += [int(1e9 * moment) for moment in (settled if is_first_use else started, ended)]
                 if is_first_use:
                     measured.first_use_s = settled - started
             if is_decided(measured.ratios()) or self._is_late():
@@ -130,11 +133,12 @@ class Turns:
 
 
 class Measured:
-    """The pairs of one fix: how long a step is in each half, off and on."""
+    """The pairs of one fix: how long a step is in each half, off and on, and when these halves began and ended."""
 
     def __init__(self, fix):
         self.fix = fix
         self.ms = {False: [], True: []}
+        self.ends_ns = {False: [], True: []}
         self.first_use_s = 0.0
 
     def ratios(self):

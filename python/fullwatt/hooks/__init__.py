@@ -29,6 +29,6 @@ def install(torch, agent, imports):
     profilers.install(agent, torch, actions)
     declared.install(agent, torch, actions)
     fixes.install(torch, agent, inputs, trial.turns(torch, agent))
-    trial.install(torch, agent, inputs, actions, steps)
+    trial.install(torch, agent, inputs, actions, steps, evaluations)
     dynamo.skip_our_code(torch)
     agent.switch_compiler = dynamo.switch(torch) or agent.switch_compiler

@@ -23,6 +23,7 @@ class Evaluations:
         self._others = Known()  # modules known not to hold the trained one, such as a frozen part of it
         self._start = 0
         self._module = None
+        self.at_turn = []  # called before an evaluation begins or ends
         agent.at_fork.append(lambda: agent.patches.restore(GROUP))
         agent.at_end.append(self.end)
 
@@ -54,6 +55,7 @@ class Evaluations:
             return
         self._start, self._module = start, weakref.ref(module)
         self._agent.attempt(self._tell_site)
+        self._turn()
         self._agent.detail |= EVALUATING
         self._agent.recorder.flag(EVALUATED)
         self._agent.patches.replace(self._torch.nn.Module, "train", self._make_train, GROUP)
@@ -86,8 +88,13 @@ class Evaluations:
         agent = self._agent
         if not agent.detail & EVALUATING:
             return
+        self._turn()
         agent.detail &= ~EVALUATING
         agent.patches.restore(GROUP)
         agent.tell(EVALUATION, self._start, now())
         agent.recorder.flag(EVALUATED)
         self._module = None
+
+    def _turn(self):
+        for action in self.at_turn:
+            self._agent.attempt(action)

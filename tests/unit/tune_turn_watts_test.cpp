@@ -1,0 +1,64 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "fullwatt/tune/turn_watts.hpp"
+
+namespace fullwatt::tune {
+namespace {
+
+constexpr double kMs = 1e6;
+constexpr double kTurnMs = 260;
+
+/// A GPU that draws so many watts without and with a fix, in turns; its counter moves every 100 ms and is read at other
+/// times. The first use of the fix, at the beginning, belongs to neither.
+struct Turns {
+  std::vector<model::GpuSample> samples;
+  std::vector<Stretch> without, with;
+
+  Turns(double without_watts, double with_watts, int pairs) {
+    double at = 1000;
+    for (int i = 0; i < 2 * pairs; ++i, at += kTurnMs)
+      (i % 2 == 0 ? without : with).push_back({at * kMs, (at + kTurnMs) * kMs});
+    double energy_mj = 5e9;
+    double shown_mj = energy_mj;
+    for (int ms = 0; ms < at + 500; ++ms) {
+      const auto turn = static_cast<int>(std::floor((ms - 1000) / kTurnMs));
+      energy_mj += ms < 1000 ? 600 : turn % 2 == 0 ? without_watts : with_watts;
+      if (ms % 100 == 30) shown_mj = energy_mj;
+      if (ms % 103 != 0) continue;
+      model::GpuSample sample;
+      sample.at_ns = static_cast<std::uint64_t>(ms * kMs);
+      sample.energy_mj = static_cast<std::uint64_t>(shown_mj);
+      samples.push_back(sample);
+    }
+  }
+};
+
+TEST(TurnWatts, AreToldApartThoughTheCounterIsSlowerThanTurns) {
+  const Turns turns(120, 280, 12);
+  const auto watts = turn_watts(turns.samples, 0, turns.without, turns.with);
+  ASSERT_TRUE(watts);
+  EXPECT_NEAR(watts->without, 120, 20);
+  EXPECT_NEAR(watts->with, 280, 20);
+}
+
+TEST(TurnWatts, AreTheSameWhereTheFixChangesNothing) {
+  const Turns turns(300, 300, 12);
+  const auto watts = turn_watts(turns.samples, 0, turns.without, turns.with);
+  ASSERT_TRUE(watts);
+  EXPECT_NEAR(watts->with - watts->without, 0, 15);
+}
+
+TEST(TurnWatts, AreNotMadeUp) {
+  const Turns few(120, 280, 1);
+  EXPECT_FALSE(turn_watts(few.samples, 0, few.without, few.with));
+  auto turns = Turns(120, 280, 12);
+  EXPECT_FALSE(turn_watts(turns.samples, 1, turns.without, turns.with)) << "another GPU";
+  EXPECT_FALSE(turn_watts(turns.samples, 0, turns.without, {})) << "never on";
+  for (auto& sample : turns.samples) sample.energy_mj = base::absent(base::Absent::unsupported);
+  EXPECT_FALSE(turn_watts(turns.samples, 0, turns.without, turns.with)) << "a card without the counter";
+}
+
+}  // namespace
+}  // namespace fullwatt::tune
