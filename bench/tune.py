@@ -1,7 +1,7 @@
 """What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings that are tuned already, memory by batch size, and how
 good predictions are.
 
-Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--cards GB…] [--seeds N] [--merge] [--commit ID]; DATA is made by examples/keypoint/generate.py.
+Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--cards GB…] [--seeds N] [--merge [--rates]] [--commit ID]; DATA is made by examples/keypoint/generate.py.
 Steady samples/s are those of `fullwatt run`; an expert's program tells its own. All ways of one part take turns.
 """
 
@@ -60,10 +60,16 @@ def own(program):
     return float(re.search(r"samples_per_second=([\d.]+)", answer.stdout).group(1))
 
 
-def beside_expert(options, program, expert, plain_steps=None):
+def beside_expert(options, part, program, expert, plain_steps=None):
     with tempfile.TemporaryDirectory() as folder:
         plan = str(pathlib.Path(folder) / "plan.yaml")
-        tuning, seconds = tune(options, program, plan, options.seeds)
+        earlier = options.stored.get(part)
+        if options.rates and earlier:
+            tuning, seconds = earlier["tuning"], earlier["seconds"]
+            fixes = [{"id": fix["id"], **fix["settings"]} for fix in tuning["plan"]["fixes"]]
+            pathlib.Path(plan).write_text(json.dumps({"version": 1, "fixes": fixes}), encoding="utf-8")
+        else:
+            tuning, seconds = tune(options, program, plan, options.seeds)
         rates = {"plain": [], "plan": [], "expert": []}
         for _ in range(options.repeats):
             rates["plain"].append(report(options.fullwatt, program, steps=plain_steps)["samples_per_second"])
@@ -74,14 +80,14 @@ def beside_expert(options, program, expert, plain_steps=None):
 
 
 def lstm(options):
-    return beside_expert(options, [LSTM / "train.py", "--lengths", "60", "--hidden", "64", "--epochs", "12"], [LSTM / "expert.py", "--epochs", "4"])
+    return beside_expert(options, "lstm", [LSTM / "train.py", "--lengths", "60", "--hidden", "64", "--epochs", "12"], [LSTM / "expert.py", "--epochs", "4"])
 
 
 def keypoint(options):
     if len(list(pathlib.Path(options.keypoint).glob("batch*_images.npy"))) < LEAST_BATCHES:
         raise SystemExit(f"{options.keypoint} has less than 25,000 samples; examples/keypoint/generate.py makes more")
     data = ["--data", options.keypoint]
-    return beside_expert(options, [KEYPOINT / "train.py", *data, "--targets", "dataset", "--epochs", "8"], [KEYPOINT / "expert.py", *data], plain_steps=250)
+    return beside_expert(options, "keypoint", [KEYPOINT / "train.py", *data, "--targets", "dataset", "--epochs", "8"], [KEYPOINT / "expert.py", *data], plain_steps=250)
 
 
 def targets(options):
@@ -140,13 +146,14 @@ def main():
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--keep", type=lambda text: str(pathlib.Path(text).resolve()), help="folder in which all starts of `tune` stay")
     parser.add_argument("--merge", action="store_true", help="keep the parts of earlier calls")
+    parser.add_argument("--rates", action="store_true", help="with --merge: measure the examples again, with the plans that were found for them")
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
     running.end_on_sigterm()
     options.output.mkdir(parents=True, exist_ok=True)
     stored = options.output / "tune.json"
-    rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
+    rows = options.stored = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
     head, missed = running.machine(options.commit, options.fullwatt), False
     for name in options.parts:
         rows[name] = PARTS[name](options)

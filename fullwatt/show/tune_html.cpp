@@ -27,10 +27,10 @@ h1 { text-wrap: balance; line-height: 1.3; }
 .scroll { overflow-x: auto; }
 table { width: 100%; border-collapse: collapse; font-size: .9375rem; }
 th, td { padding: .35rem 1rem .35rem 0; border-top: 1px solid var(--line); text-align: left; vertical-align: top; }
-thead th { border-top: 0; font-size: .8125rem; font-weight: 400; color: var(--soft); white-space: nowrap; } tbody th { font-weight: 400; }
+thead th { border-top: 0; font-size: .8125rem; font-weight: 400; color: var(--soft); white-space: nowrap; } tbody th { font-weight: 400; min-width: 13rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 svg { display: block; width: 100%; } svg text { font-size: 12px; fill: var(--soft); }
-.bars { min-width: 8rem; width: 40%; } .bars svg { height: 20px; }
+.bars { min-width: 6rem; width: 30%; } .bars svg { height: 20px; }
 .plain { fill: var(--plain); stroke: var(--plain); } .plan { fill: var(--plan); stroke: var(--plan); }
 .losses { border: solid var(--line); border-width: 1px 0; } .scale { margin: 0; font-size: .75rem; color: var(--soft); }
 .losses path { fill: none; stroke-width: 1px; vector-effect: non-scaling-stroke; stroke-linejoin: round; }

@@ -16,10 +16,10 @@
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/record/sampler.hpp"
 #include "fullwatt/tune/cooling.hpp"
+#include "fullwatt/tune/counted_watts.hpp"
 #include "fullwatt/tune/plan_file.hpp"
 #include "fullwatt/tune/program_files.hpp"
 #include "fullwatt/tune/supervise.hpp"
-#include "fullwatt/tune/turn_watts.hpp"
 
 namespace fullwatt::tune {
 namespace {
@@ -181,6 +181,10 @@ model::GpuWork work_between(const model::Run& run, const explain::ProcessFacts& 
       work.memory_bytes = std::max(work.memory_bytes.value_or(0), static_cast<double>(*sample.memory_used_bytes));
   }
   work.watts = watts.value();
+  if (gpu.run_index) {
+    const Stretch stretch{static_cast<double>(from), static_cast<double>(to)};
+    if (const auto counted = watts_over(run.gpu_samples, *gpu.run_index, stretch)) work.watts = counted;
+  }
   work.utilization_percent = utilization.value();
   return work;
 }

@@ -37,6 +37,7 @@ class Agent(Training):
         self.batches = self.backwards = 0  # outside the steady state
         self.is_child = False
         self.switch_compiler = nothing  # off while our code runs: it would compile what we call
+        self.hook_batches = nothing  # watches another class of iterators over batches
         self.errors = 0
         self._load_recorder = load_recorder
         self._lock = threading.RLock()

@@ -49,6 +49,7 @@ def _install(agent):
     if "FULLWATT_TRIAL" in os.environ:
         loggers.install(agent, watch)
     watch.when_imported("argparse", lambda module: agent.guard(_hook_arguments, module, agent))
+    watch.when_imported("fullwatt.loader", lambda own: agent.guard(agent.hook_batches, own.Epoch))  # it imports torch
     watch.when_imported("torch", lambda module: agent.guard(_hook_torch, module, agent, watch, places))
 
 

@@ -360,7 +360,7 @@ for step in range(3000):
     optimizer.step()
     print(seen[-1], optimizer.param_groups[0].get("fused"), flush=True)
 """
-        outcome, told = self.turns([{"id": "bf16"}, {"id": "fused-optimizer"}], source, pairs=1)
+        outcome, told = self.turns([{"id": "bf16"}, {"id": "fused-optimizer"}], source, pairs=2)
         self.assertEqual(set(told), {"bf16", "fused-optimizer"})
         lines = outcome.out.strip().split("\n")
         kinds = [line.split()[0] for line in lines]

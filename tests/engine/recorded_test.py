@@ -1,20 +1,30 @@
-"""A training under `fullwatt run`: its steps stand in the run folder and are explained, as a program's in Python are."""
+"""A training of the engine's, or by its loader, under `fullwatt run`: its steps stand in the run folder and are explained, as any program's in Python are."""
 
 import json
 import os
 import subprocess
+import sys
 import unittest
 
 from support import PROGRAM, EngineCase
 
 FULLWATT = os.environ["FULLWATT_PROGRAM"]
+LOADING = """
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(2):
+    for batch in fullwatt.Loader({"x": torch.rand(800, 4)}, batch_size=8):
+        optimizer.zero_grad()
+        model(batch["x"]).sum().backward()
+        optimizer.step()
+"""
 
 
 class RecordedTest(EngineCase):
-    def record(self, *arguments, options=(), code=0):
+    def record(self, *arguments, options=(), code=0, program=PROGRAM):
         """The report of a training under `fullwatt run`, and what was told."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "FULLWATT_HOME": str(self.folder / "home")}
-        answer = subprocess.run([FULLWATT, "run", *options, "--", PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=self.folder, env=environment)
+        answer = subprocess.run([FULLWATT, "run", *options, "--", program, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=self.folder, env=environment)
         self.assertEqual(answer.returncode, code, answer.stdout + answer.stderr)
         (report,) = self.folder.rglob("report.json")
         return json.loads(report.read_text()), answer.stdout + answer.stderr
@@ -50,6 +60,19 @@ class RecordedTest(EngineCase):
         losses = self.losses()
         self.record(config, "--anew")
         self.assertEqual(self.losses(), losses)
+
+    def waits_for_our_loader(self, imports):
+        (self.folder / "train.py").write_text(imports + LOADING)
+        report, _ = self.record("train.py", program=sys.executable)
+        self.assertEqual(report["steps"], 200)
+        self.assertAlmostEqual(report["samples_per_step"], 8)
+        self.assertGreater({cause["id"]: cause["charged_ms"] for cause in report["causes"]}["data-wait"], 0)
+
+    def test_a_program_waits_for_our_loader_as_for_any_other(self):
+        self.waits_for_our_loader("import torch, fullwatt")
+
+    def test_also_where_the_loader_imports_torch(self):
+        self.waits_for_our_loader("import fullwatt; fullwatt.Loader; import torch")
 
     def test_a_recorder_that_is_none_ends_nothing(self):
         self.write_windows(16)

@@ -1,4 +1,4 @@
-"""The wait for the next batch (torch.utils.data.DataLoader), its facts, and the cached batch of the ceiling test."""
+"""The wait for the next batch (torch.utils.data.DataLoader, fullwatt.Loader), its facts, and the cached batch of the ceiling test."""
 
 import copy
 from collections.abc import Mapping, MutableSequence
@@ -19,7 +19,12 @@ def install(agent, torch, inputs, evaluations):
     agent.patches.replace(module.DataLoader, "__init__", loaders.make_init)
     agent.patches.replace(module.DataLoader, "__iter__", loaders.make_iter)
     agent.patches.replace(module._BaseDataLoaderIter, "__init__", loaders.make_iterator_init)
-    agent.patches.replace(module._BaseDataLoaderIter, "__next__", lambda original: make_next(agent, original, loaders))
+
+    def hook_batches(iterator):
+        agent.patches.replace(iterator, "__next__", lambda original: make_next(agent, original, loaders))
+
+    hook_batches(module._BaseDataLoaderIter)
+    agent.hook_batches = hook_batches
 
     def quicken():
         agent.patches.quicken(

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fullwatt/tune/turn_watts.hpp"
+#include "fullwatt/tune/counted_watts.hpp"
 
 namespace fullwatt::tune {
 namespace {
@@ -48,6 +48,18 @@ TEST(TurnWatts, AreTheSameWhereTheFixChangesNothing) {
   const auto watts = turn_watts(turns.samples, 0, turns.without, turns.with);
   ASSERT_TRUE(watts);
   EXPECT_NEAR(watts->with - watts->without, 0, 15);
+}
+
+TEST(WattsOver, AreThoseOfAStretchShorterThanTheDriversMean) {
+  const Turns turns(120, 280, 12);
+  const auto first_use = watts_over(turns.samples, 0, {0.2e9, 0.9e9});
+  ASSERT_TRUE(first_use);
+  EXPECT_NEAR(*first_use, 600, 60);
+  const auto all = watts_over(turns.samples, 0, {1.2e9, 7e9});
+  ASSERT_TRUE(all);
+  EXPECT_NEAR(*all, 200, 15);
+  EXPECT_FALSE(watts_over(turns.samples, 0, {1.2e9, 1.4e9})) << "too short";
+  EXPECT_FALSE(watts_over(turns.samples, 1, {1.2e9, 7e9})) << "another GPU";
 }
 
 TEST(TurnWatts, AreNotMadeUp) {
