@@ -77,7 +77,7 @@ engine::Place place_of(const torch::nn::Module& network, const TrainingConfig& c
   if (config.hardware.device == "cpu" || at::getNumGPUs() < 2) return place;
   const auto device = network.parameters().front().device();
   if (device.is_cuda()) {
-    place.local_rank = device.index();
+    place.local_rank = device.index();  // NOLINT(bugprone-signed-char-misuse): a number, no letter
     return place;
   }
   const auto selected = GpuDiagnosticTool({.import_torch = false}).diagnose_device_selection().selected;

@@ -92,7 +92,7 @@ class CachedBatches final : public Batches {
     all.epochs = 1;
     for (const auto& field : data_.fields()) {
       kept_.emplace(field.name, at::empty(batch_shape(field, data_.samples()),
-                                          at::TensorOptions().dtype(*scalar_type(field.dtype)).device(device_)));
+                                          at::TensorOptions().dtype(scalar_type(field.dtype)).device(device_)));
     }
     HostBatches pieces(data_, all, limits);
     for (std::int64_t first = 0; first < data_.samples();) {
@@ -161,9 +161,8 @@ class CopiedBatches final : public Batches {
         loader_(data, options, delivery.is_pinned ? pinned_memory() : HostMemory::ordinary()) {
     for (auto& slot : slots_) {
       for (const auto& field : data.fields()) {
-        slot.fields.emplace(field.name,
-                            at::empty(batch_shape(field, options.batch),
-                                      at::TensorOptions().dtype(*scalar_type(field.dtype)).device(device_)));
+        slot.fields.emplace(field.name, at::empty(batch_shape(field, options.batch),
+                                                  at::TensorOptions().dtype(scalar_type(field.dtype)).device(device_)));
       }
     }
     thread_ = std::thread([this] { copy_all(); });

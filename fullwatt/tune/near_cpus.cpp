@@ -1,5 +1,6 @@
 #include "fullwatt/tune/near_cpus.hpp"
 
+#include <iterator>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,11 +27,10 @@ std::set<int> listed(const std::string& list, const std::set<int>& usable) {
 
 std::string as_list(const std::set<int>& cpus) {
   std::vector<std::string> ranges;
-  for (auto at = cpus.begin(); at != cpus.end();) {
+  for (auto at = cpus.begin(); at != cpus.end(); ++at) {
     const auto first = *at;
-    auto last = first;
-    while (++at != cpus.end() && *at == last + 1) last = *at;
-    ranges.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
+    while (std::next(at) != cpus.end() && *std::next(at) == *at + 1) ++at;
+    ranges.push_back(first == *at ? std::to_string(first) : fmt::format("{}-{}", first, *at));
   }
   return base::join(ranges, ",");
 }
