@@ -78,10 +78,10 @@ def beyond_bare(rows, ours, what):
     return [(f"{what}: its steps, beyond bare CUPTI", ", ".join(f"{name} {cost.text(100, '%')}" for name, cost in shares.items()), "1 % or 10 µs, as for hooks", met)]
 
 
-def share_of(rows, ours, theirs, what):
+def share_of(rows, ours, theirs, key, what):
     """A window costs a fifth of what torch.profiler costs."""
-    pairs = {name: (pooled(row[ours], "added"), pooled(row[theirs], "added")) for name, row in rows.items() if ours in row and theirs in row}
-    telling = {name: pair for name, pair in pairs.items() if pair[1].low > TELLING}
+    pairs = {name: (pooled(row[ours], key), pooled(row[theirs], key)) for name, row in rows.items() if ours in row and theirs in row}
+    telling = {name: pair for name, pair in pairs.items() if None not in pair and pair[1].low > TELLING}
     if not telling:
         return []
     each = [either(cost.at_most(PROFILER_SHARE * profiler.low), False if cost.low > PROFILER_SHARE * profiler.high else None) for cost, profiler in telling.values()]
@@ -91,8 +91,10 @@ def share_of(rows, ours, theirs, what):
 def window_targets(rows):
     rivals = {"profiler_both": "torch.profiler's", "profiler_stacks": "torch.profiler's with stacks, which tell lines, too"}
     wanted = [("times", "profiler_both"), ("causes", "profiler_both"), ("causes", "profiler_stacks")]
+    parts = {"added": "its steps", "lost": "with opening and closing"}
     return [*(target for ours in ("times", "causes") for target in beyond_bare(rows, ours, f"window of {ours}")),
-            *(target for ours, theirs in wanted for target in share_of(rows, ours, theirs, f"window of {ours}: its steps, of {rivals[theirs]}"))]
+            *(target for key, part in parts.items() for ours, theirs in wanted for target in share_of(rows, ours, theirs, key, f"window of {ours}: {part}, of {rivals[theirs]}")),
+            *(target for key, part in parts.items() for target in share_of(rows, "bare_cupti", "profiler_both", key, f"for comparison, bare CUPTI: {part}, of torch.profiler's"))]
 
 
 def after_target(rows):

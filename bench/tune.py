@@ -157,7 +157,7 @@ def main():
     head, missed = running.machine(options.commit, options.fullwatt), False
     for name in options.parts:
         rows[name] = PARTS[name](options)
-        stored.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        stored.write_text(json.dumps(rows, indent=1).replace(f"{ROOT}/", ""), encoding="utf-8")  # no paths of this machine
         text, missed = tune_table.table(rows, head)
         (options.output / "tune.md").write_text(text, encoding="utf-8")
         print(text, flush=True)
