@@ -1,15 +1,15 @@
 """Measures what fullwatt costs a training: the hooks of a steady step, the windows beside bare CUPTI and torch.profiler, and a whole run.
 
 Usage: overhead.py FULLWATT [--workloads NAME…] [--ways NAME…] [--repeats N] [--seconds S] [--whole S] [--merge]. Each cost comes from neighbouring
-groups of steps within one process (turns.py). Ends with 1 when a target is missed beyond the noise.
+groups of steps within one process (turns.py), what windows leave behind from those of two (pairs.py). Ends with 1 when a target is missed beyond the noise.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
 import random
-import statistics
 import sys
 import tempfile
 
@@ -21,14 +21,14 @@ import truth
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DEFAULT = ["shortest", "launch_small_ops", "sync_item", "small_batch", "healthy_gan", "healthy_data_on_gpu", "healthy_resnet", "healthy_transformer"]
-WAYS = ["hooks", "times+causes+bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks"]  # those with + take turns in one process
+WAYS = ["hooks", "times+causes+bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks", "after"]  # those with + take turns in one process
 OF_FULLWATT = {"hooks", "times", "causes"}
 LEAST_GROUPS = 6
 
 
 def in_turns(name, ways, options):
     """Of each way what a step takes beyond those of the groups beside it, group by group, as share and in microseconds, and all that is lost from turning it on until it is off
-    again; the steps after it beyond those before the first turn; of those that took turns with bare CUPTI, also what a step takes beyond its."""
+    again; of those that took turns with bare CUPTI, also what a step takes beyond its."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         train = [sys.executable, str(HERE / "turns.py"), ways, name, str(options.seconds), str(folder / "groups.json")]
@@ -47,13 +47,37 @@ def in_turns(name, ways, options):
 
 
 def costs(groups, way, seconds):
-    plain, before = groups["without"], statistics.median(groups["before"])
+    plain = groups["without"]
     # A turn stands between two groups without it; the last one may have no group after it.
-    turns = [(turn, (earlier + later) / 2, later) for turn, earlier, later in zip(groups["turns"], plain, plain[1:]) if turn["switch"] == way]
+    turns = [(turn, (earlier + later) / 2) for turn, earlier, later in zip(groups["turns"], plain, plain[1:]) if turn["switch"] == way]
     if len(turns) < LEAST_GROUPS:
         raise running.Failed(f"only {len(turns)} groups of steps in {seconds:.0f} s; an interval needs {LEAST_GROUPS}")
-    return {"added_us": [turn["step_us"] - beside for turn, beside, _ in turns], "added": [turn["step_us"] / beside - 1 for turn, beside, _ in turns],
-            "lost": [turn["took_us"] / (turn["steps"] * beside) - 1 for turn, beside, _ in turns], "after": [later / before - 1 for _, _, later in turns]}
+    return {"added_us": [turn["step_us"] - beside for turn, beside in turns], "added": [turn["step_us"] / beside - 1 for turn, beside in turns],
+            "lost": [turn["took_us"] / (turn["steps"] * beside) - 1 for turn, beside in turns]}
+
+
+def left_behind(name, options):
+    """Two trainings take turns, and one of them has windows halfway: what its steps take after these beyond what they took before, beside the other one's, group by group."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        pipes = [str(folder / pipe) for pipe in ("first", "second")]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+
+        def train(role, pipes):
+            own = folder / role
+            own.mkdir()
+            command = [str(options.fullwatt), "run", "--quiet", "--", sys.executable, str(HERE / "pairs.py"), role, name, str(options.seconds), str(own / "groups.json"), *pipes]
+            code = running.call(command, own, options.seconds, {"FULLWATT_HOME": str(own / "home"), "FULLWATT_WINDOWS": "off"})
+            return running.own_measurement(own, code, "groups.json")
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            other, recorded = pool.map(train, ("plain", "recorded"), (pipes, pipes[::-1]))
+    paces = [ours / theirs for ours, theirs in zip(recorded["groups"], other["groups"])]
+    halves = paces[:recorded["windows_after"]], paces[recorded["windows_after"]:] if recorded["windows_after"] else []
+    if min(map(len, halves)) < LEAST_GROUPS:
+        raise running.Failed(f"only {len(paces)} groups of steps in {options.seconds:.0f} s")
+    return {"left": [after / before - 1 for before, after in zip(*halves)], "device": recorded["device"]}
 
 
 def whole(name, entry, options):
@@ -73,7 +97,10 @@ def whole(name, entry, options):
 def measured(name, ways, options):
     """One measurement by way, or none with a word about why."""
     try:
-        results = {"whole": whole(name, truth.load()[name], options)} if ways == "whole" else in_turns(name, ways, options)
+        if ways == "whole":
+            results = {ways: whole(name, truth.load()[name], options)}
+        else:
+            results = {ways: left_behind(name, options)} if ways == "after" else in_turns(name, ways, options)
     except (running.Failed, running.Skipped) as reason:
         print(f"{name} {ways}: {reason}", flush=True)
         return {}

@@ -8,17 +8,19 @@ from torch.profiler import ProfilerActivity, profile
 
 
 class Switch:
-    """`turn(on)` turns it. Few steps make a group where turning costs nothing: neighbours are most alike."""
+    """`turn(on)` turns it. What records is on for as many steps as a window of fullwatt's has, about 20."""
 
     settle = 3  # steps after a turn that do not count
-    group_ns, least_group = 40_000_000, 4
+
+    def group(self, step_ns):
+        """How many steps are measured at a time."""
+        return 16
 
 
 class Hooks(Switch):
-    """The hooks of a steady step, taken out and put in again without the agent's knowledge."""
+    """The hooks of a steady step, taken out and put in again without the agent's knowledge. Turning them costs nothing, so that few steps make a group: neighbours are most alike."""
 
     settle = 1
-    group_ns, least_group = 10_000_000, 2
 
     def __init__(self):
         loader = torch.utils.data.dataloader._BaseDataLoaderIter
@@ -26,6 +28,9 @@ class Hooks(Switch):
         self.functions = [(owner, name, vars(owner)[name], original(owner, name)) for owner, name in places]
         module = sys.modules["torch.optim.optimizer"]
         self.tables = [(table, dict(table)) for table in (module._global_optimizer_pre_hooks, module._global_optimizer_post_hooks)]
+
+    def group(self, step_ns):
+        return max(2, min(40, int(10_000_000 / step_ns)))
 
     def turn(self, on):
         for owner, name, ours, theirs in self.functions:
