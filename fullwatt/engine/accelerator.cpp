@@ -5,7 +5,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/modules/rnn.h>
 
 #include "fullwatt/engine/device_check.hpp"
@@ -72,8 +71,7 @@ base::Result<void> Accelerator::choose_device() {
                       "there is no GPU " + std::to_string(place_.local_rank) + " for this process",
                       "Start as many processes on a machine as it has GPUs.");
   device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(mine));
-  // Not the default one, which a graph cannot be recorded on.
-  on_stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_, false));
+  stream_.emplace(device_);
   return {};
 }
 

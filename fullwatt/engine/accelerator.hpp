@@ -2,11 +2,10 @@
 
 #include <optional>
 
-#include <c10/core/StreamGuard.h>
-
 #include "fullwatt/engine/batches.hpp"
 #include "fullwatt/engine/otherwise.hpp"
 #include "fullwatt/engine/step_graph.hpp"
+#include "fullwatt/engine/training_stream.hpp"
 
 namespace fullwatt::engine {
 
@@ -66,8 +65,8 @@ class Accelerator {
   Config config_;
   Place place_;
   at::Device device_ = at::kCPU;
-  std::size_t free_bytes_ = 0;  ///< of the GPU, once the network is there
-  std::optional<c10::StreamGuard> on_stream_;
+  std::size_t free_bytes_ = 0;            ///< of the GPU, once the network is there
+  std::optional<TrainingStream> stream_;  ///< of a GPU
   std::unique_ptr<Group> group_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<StepGraph> graph_;

@@ -164,6 +164,8 @@ class CopiedBatches final : public Batches {
         slot.fields.emplace(field.name, at::empty(batch_shape(field, options.batch),
                                                   at::TensorOptions().dtype(scalar_type(field.dtype)).device(device_)));
       }
+      // Work that this stream still has may be about this memory: what was there before, or torch's filling of it.
+      slot.used.record(guard_.getStream(device_));
     }
     thread_ = std::thread([this] { copy_all(); });
   }
@@ -174,7 +176,10 @@ class CopiedBatches final : public Batches {
     }
     changed_.notify_all();
     thread_.join();
-    guard_.synchronizeStream(stream_);
+    try {
+      guard_.synchronizeStream(stream_);
+    } catch (const c10::Error&) {  // of a GPU that failed, which the training has been told
+    }
   }
 
   base::Result<std::optional<Fields>> next() override {

@@ -1,11 +1,14 @@
 // TrainingAccelerator where something is not as it should be, and what a device keeps of the samples.
 
+#include <cstring>
 #include <filesystem>
 
 #include "tests/support/temp_folder.hpp"
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
@@ -13,6 +16,7 @@
 #include "fullwatt/api/training_accelerator.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/batches.hpp"
+#include "fullwatt/engine/training_stream.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -137,6 +141,58 @@ TEST(CheckLimitsTest, AnyShapeIsLookedThroughAndWhatIsOnADeviceIsNot) {
   EXPECT_TRUE(check_limits({{"other", tokens}}, {{"tokens", 20}}, named));
   const auto elsewhere = tokens.to(at::TensorOptions().device(at::kMeta));
   EXPECT_TRUE(check_limits({{"tokens", elsewhere}}, {{"tokens", 20}}, named));
+}
+
+/// Work that this stream has for a good while, so that what does not wait for it comes too early.
+void keep_busy(at::Device device) {
+  const auto large = at::ones({8192, 8192}, device);
+  auto product = large;
+  for (int i = 0; i < 20; ++i) product = product.matmul(large);
+}
+
+TEST(TrainingStreamTest, TheCallersWorkComesBeforeAndAfterTheTrainings) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  const at::Device device(at::kCUDA, 0);
+  const auto number = at::zeros({1}, device);
+  keep_busy(device);
+  number.fill_(1);
+  at::Tensor seen;
+  {
+    const TrainingStream stream(device);
+    seen = number.clone();
+    keep_busy(device);
+    number.fill_(2);
+  }
+  EXPECT_EQ(seen.item<float>(), 1);
+  EXPECT_EQ(number.item<float>(), 2);
+}
+
+/// Sample i is the number i.
+class Numbers final : public DataSet {
+ public:
+  explicit Numbers(std::int64_t samples) {
+    samples_ = samples;
+    fields_ = {{"x", Dtype::int64, {}}};
+  }
+  base::Result<void> fetch(std::size_t, std::span<const std::int64_t> samples, std::byte* to) const override {
+    std::memcpy(to, samples.data(), samples.size_bytes());
+    return {};
+  }
+};
+
+TEST(BatchesTest, TheirMemoryOnTheGpuIsTheirsBeforeTheyAreCopied) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  const at::Device device(at::kCUDA, 0);
+  at::globalContext().setDeterministicAlgorithms(true, true);  // torch fills new memory, on this stream
+  const Numbers numbers(8);
+  const TrainingStream stream(device);
+  keep_busy(device);
+  const auto batches = make_batches(numbers, {.batch = 8, .shuffled = false}, {.device = device});
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  ASSERT_TRUE(batches);
+  const auto batch = (*batches)->next();
+  ASSERT_TRUE(batch && *batch);
+  EXPECT_TRUE((*batch)->at("x").cpu().equal(at::arange(8, at::kLong)));
 }
 
 /// Of one byte each.
