@@ -13,6 +13,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "fullwatt/engine/quietly.hpp"
 #include "fullwatt/engine/tensors.hpp"
 
 namespace fullwatt::engine {
@@ -176,10 +177,7 @@ class CopiedBatches final : public Batches {
     }
     changed_.notify_all();
     thread_.join();
-    try {
-      guard_.synchronizeStream(stream_);
-    } catch (const c10::Error&) {  // of a GPU that failed, which the training has been told
-    }
+    quietly([&] { guard_.synchronizeStream(stream_); });
   }
 
   base::Result<std::optional<Fields>> next() override {

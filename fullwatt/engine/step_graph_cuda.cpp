@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/engine/quietly.hpp"
 #include "fullwatt/engine/step_graph.hpp"
 
 namespace fullwatt::engine {
@@ -88,12 +89,6 @@ class CudaStepGraph final : public StepGraph {
   }
   /// Of one that failed: what is left to be ended depends on where.
   void end_capture() {
-    const auto quietly = [](const auto& end) {
-      try {
-        end();
-      } catch (const c10::Error&) {  // that it failed is known
-      }
-    };
     quietly([&] { graph_.capture_end(); });
     quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(step_.device().index(), graph_.pool()); });
   }

@@ -3,6 +3,8 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "fullwatt/engine/quietly.hpp"
+
 namespace fullwatt::engine {
 namespace {
 
@@ -21,10 +23,7 @@ TrainingStream::TrainingStream(c10::Device device)
 }
 
 TrainingStream::~TrainingStream() {
-  try {
-    let_follow(callers_, on_own_.current_stream());
-  } catch (const c10::Error&) {  // of a GPU that failed, which whoever uses it is told
-  }
+  quietly([&] { let_follow(callers_, on_own_.current_stream()); });
 }
 
 }  // namespace fullwatt::engine
