@@ -1,7 +1,7 @@
 """What `fullwatt train` reaches beside PyTorch, on the same data from disk, which lie in the page cache: speed, precision, and whether it stays so over a long training.
 
-Usage: train.py FULLWATT_TRAIN --keypoint DATA --lstm DATA [--parts keypoint lstm precision resnet50 gpt2 endurance…] [--budget SECONDS] [--small] [--merge] [--commit ID];
-1 when a target of the parts is missed or was not measured. DATA are made by examples/keypoint/generate.py and examples/lstm/windows.py, of the sizes that the targets are for.
+Usage: train.py FULLWATT_TRAIN --keypoint DATA --lstm DATA [--parts keypoint lstm precision resnet50 gpt2 endurance…] [--budget SECONDS] [--small] [--merge | --resume]
+[--commit ID]; 1 when a target of the parts is missed or was not measured. DATA are made by examples/keypoint/generate.py and examples/lstm/windows.py, of the sizes that the targets are for.
 The ways that targets compare take turns; the others run once. Samples/s are those of the steady state. The 10,000 steps of endurance take some 3 minutes on an H200: 2 for
 keypoint at 12 ms a step, and less than one for the LSTM.
 """
@@ -90,20 +90,23 @@ def attempted(what, run, row):
     return None
 
 
-def take_turns(options, part, ways):
-    """Each way once, and those of TURNS in every round, which goes back the way that the one before came."""
-    rows = {}
+def take_turns(options, part, row, data, ways):
+    """Each way once, and those of TURNS in every round, which goes back the way that the one before came. Stops after each one, so that it can be stored."""
+    row["data"] = data
+    measured = row.setdefault("ways", {})
     for number in range(options.rounds):
         names = [name for name in ways if number == 0 or name in TURNS]
         for name in names[::-1] if number % 2 else names:
-            row = rows.setdefault(name, {"rates": [], "notes": [], "failures": [], "precision": None})
-            found = attempted(f"{part} {name}", ways[name], row)
+            way = measured.setdefault(name, {"rates": [], "notes": [], "failures": [], "precision": None})
+            if len(way["rates"]) > number:  # by an earlier call
+                continue
+            found = attempted(f"{part} {name}", ways[name], way)
             if found:
-                row["rates"].append(found["rate"])
-                row["notes"] += found.get("notes", [])
-                row["precision"] = found.get("precision")
+                way["rates"].append(found["rate"])
+                way["notes"] += found.get("notes", [])
+                way["precision"] = found.get("precision")
                 print(f"{part} {name}: {found['rate']:,.1f} samples/s", flush=True)
-    return rows
+            yield
 
 
 def ours(options, example, **changed):
@@ -131,15 +134,15 @@ def only_with_gpu(options, example):
     return ways if options.gpu else dict.fromkeys(ways, without_gpu)
 
 
-def keypoint(options):
+def keypoint(options, row):
     example = options.examples["keypoint"]
     ways = {"ours": ours(options, example), "eager": limit(options, example, "eager"), "graph": limit(options, example, "graph"),
             "ours_fp32": ours(options, example, train_amp="fp32"), **only_with_gpu(options, example), "plain": limit(options, example, "plain"),
             "expert": expert(options, example, "--data", example.folder), "compiled": limit(options, example, "compiled")}
-    return {"data": example.data, "ways": take_turns(options, "keypoint", ways)}
+    return take_turns(options, "keypoint", row, example.data, ways)
 
 
-def lstm(options):
+def lstm(options, row):
     example = options.examples["lstm"]
     fp32, none = ["--precision", "fp32"], ["--dropout", "0"]
     ways = {"ours": ours(options, example), "ours_fp32": ours(options, example, train_amp="fp32"), "eager": limit(options, example, "eager"),
@@ -148,27 +151,28 @@ def lstm(options):
             "graph_0": limit(options, example, "graph", *none), "graph_fp32_0": limit(options, example, "graph", *none, *fp32),
             **only_with_gpu(options, example), "plain": limit(options, example, "plain"), "expert": expert(options, example),
             "compiled": limit(options, example, "compiled")}
-    return {"data": example.data, "ways": take_turns(options, "lstm", ways)}
+    return take_turns(options, "lstm", row, example.data, ways)
 
 
-def precision(options):
+def precision(options, rows):
     """The same training from several seeds, in both precisions by turns."""
-    rows = {}
     for name in ("keypoint", "lstm"):
         example = options.examples[name]
         epochs = options.size.epochs[name]
-        rows[name] = {"data": example.data, "epochs": epochs, "fp32": [], "bf16": [], "notes": [], "failures": []}
+        row = rows.setdefault(name, {"data": example.data, "epochs": epochs, "fp32": [], "bf16": [], "notes": [], "failures": []})
         for seed, kind in itertools.product(range(train_table.SEEDS), ("fp32", "bf16")):
+            if len(row[kind]) > seed:  # by an earlier call
+                continue
             settings = {**example.settings, "train.epochs": epochs, "train.amp": kind, "train.seed": seed}
-            found = attempted(f"precision {name} {kind}", functools.partial(train_runs.converged, options, example.config, settings), rows[name])
+            found = attempted(f"precision {name} {kind}", functools.partial(train_runs.converged, options, example.config, settings), row)
             if found:
-                rows[name]["notes"] += found.pop("notes")
-                rows[name][kind].append(found)
+                row["notes"] += found.pop("notes")
+                row[kind].append(found)
                 print(f"precision {name} {kind}: loss {found['loss']:.5g}, {found['rate']:,.0f} samples/s", flush=True)
-    return rows
+            yield
 
 
-def beside_library(options, name, batch, arrays, settings, more=()):
+def beside_library(options, row, name, batch, arrays, settings, more=()):
     """A model on noise, which is enough to be fast or slow on."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
@@ -179,33 +183,34 @@ def beside_library(options, name, batch, arrays, settings, more=()):
         given = {"data.folder": folder, "train.batch_size": batch, "train.log_every": options.size.log_every[name], **settings}
         ways = {"ours": functools.partial(train_runs.ours, options, config, given),
                 **{way: functools.partial(train_runs.limit, options, way, name, folder, batch, *more) for way in ("eager", "compiled")}}
-        return {"data": train_table.batches_of(batch, next(iter(arrays.values())).shape[1:]), "ways": take_turns(options, name, ways)}
+        yield from take_turns(options, name, row, train_table.batches_of(batch, next(iter(arrays.values())).shape[1:]), ways)
 
 
-def resnet50(options):
+def resnet50(options, row):
     size, random = options.size.resnet50, np.random.default_rng(0)
     count = NOISE_BATCHES * size["batch"]
     arrays = {"images": random.integers(0, 256, (count, 3, size["side"], size["side"]), np.uint8), "labels": random.integers(0, 1000, count)}
-    return beside_library(options, "resnet50", size["batch"], arrays, {})
+    return beside_library(options, row, "resnet50", size["batch"], arrays, {})
 
 
-def gpt2(options):
+def gpt2(options, row):
     size = options.size.gpt2
     tokens = np.random.default_rng(0).integers(0, 50257, (NOISE_BATCHES * size["batch"], size["context"] + 1))
     settings = {"model.layers": size["layers"], "model.context": size["context"]}
-    return beside_library(options, "gpt2", size["batch"], {"tokens": tokens}, settings, ["--layers", size["layers"]])
+    return beside_library(options, row, "gpt2", size["batch"], {"tokens": tokens}, settings, ["--layers", size["layers"]])
 
 
-def endurance(options):
-    rows = {}
+def endurance(options, rows):
     for name, steps in options.size.steps.items():
+        if rows.get(name, {}).get("lines"):  # by an earlier call
+            continue
         example = options.examples[name]
         epochs = example.epochs_of(steps)
         settings = {**example.settings, "train.epochs": epochs, "output.every_epochs": max(1, epochs // train_table.CHECKPOINTS)}
-        rows[name] = {"data": example.data, "notes": [], "failures": [], "memory": [], "lines": [], "checkpoints": 0}
-        rows[name].update(attempted(f"endurance {name}", functools.partial(train_runs.endured, options, example.config, settings), rows[name]) or {})
-        print(f"endurance {name}: {len(rows[name]['lines'])} lines, {len(rows[name]['memory'])} looks at the memory", flush=True)
-    return rows
+        row = rows[name] = {"data": example.data, "notes": [], "failures": [], "memory": [], "lines": [], "checkpoints": 0}
+        row.update(attempted(f"endurance {name}", functools.partial(train_runs.endured, options, example.config, settings), row) or {})
+        print(f"endurance {name}: {len(row['lines'])} lines, {len(row['memory'])} looks at the memory", flush=True)
+        yield
 
 
 PARTS = {"keypoint": keypoint, "lstm": lstm, "precision": precision, "resnet50": resnet50, "gpt2": gpt2, "endurance": endurance}
@@ -226,6 +231,7 @@ def parsed():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="of a size for CPUs, to try it")
     parser.add_argument("--merge", action="store_true", help="keep the parts of earlier calls")
+    parser.add_argument("--resume", action="store_true", help="the same, and measure of these parts only what no earlier call has")
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
@@ -245,15 +251,17 @@ def example_of(parser, options, name):
 def measure(options):
     options.output.mkdir(parents=True, exist_ok=True)
     stored = options.output / "train.json"
-    rows = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
-    head, missed = running.machine(options.commit, options.program), False
+    rows = json.loads(stored.read_text(encoding="utf-8")) if (options.merge or options.resume) and stored.exists() else {}
+    head = running.machine(options.commit, options.program)
     for example in options.examples.values():
         read_into_memory(example.folder)
     for name in options.parts:
-        rows[name] = PARTS[name](options)
-        stored.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-        text, missed = train_table.table(rows, head)
-        (options.output / "train.md").write_text(text, encoding="utf-8")
+        if not options.resume:
+            rows.pop(name, None)
+        for _ in PARTS[name](options, rows.setdefault(name, {})):
+            stored.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+            (options.output / "train.md").write_text(train_table.table(rows, head)[0], encoding="utf-8")
+    text, missed = train_table.table(rows, head)
     print(text, flush=True)
     return 1 if missed else 0
 

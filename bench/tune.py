@@ -1,11 +1,13 @@
 """What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings that are tuned already, memory by batch size, and how
 good predictions are.
 
-Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--cards GB…] [--seeds N] [--merge [--rates]] [--commit ID]; DATA is made by examples/keypoint/generate.py.
+Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--tuned NAME…] [--families NAME…] [--cards GB…] [--seeds N] [--merge [--rates]]
+[--commit ID]; DATA is made by examples/keypoint/generate.py.
 Steady samples/s are those of `fullwatt run`; an expert's program tells its own. All ways of one part take turns.
 """
 
 import argparse
+import concurrent.futures
 import itertools
 import json
 import os
@@ -29,6 +31,7 @@ FAMILIES = ["cnn", "transformer", "lstm"]
 TUNED_SECONDS = 60  # of a program; each start of `tune` ends it earlier
 COMPARED_SECONDS, COMPARISONS = 8, 3
 LEAST_BATCHES = 98  # of 256 samples
+AT_ONCE = 6
 
 
 def python(arguments):
@@ -103,7 +106,6 @@ def targets(options):
 
 def tuned(options):
     """Trainings without a fault: a plan that is found for one must not make it slower, also without a proof."""
-    rows = {}
     for name in options.tuned:
         program = [truth.script(name), "--seconds", str(TUNED_SECONDS)]
         with tempfile.TemporaryDirectory() as folder:
@@ -114,38 +116,59 @@ def tuned(options):
             for turn in range(COMPARISONS if tuning["plan"]["fixes"] else 0):
                 pair = {fixes: report(options.fullwatt, short, fixes)["step_ms"]["mean"] for fixes in ((None, plan) if turn % 2 == 0 else (plan, None))}
                 pairs.append((pair[None], pair[plan]))
-        rows[name] = {"tuning": tuning, "seconds": seconds, "pairs": pairs}
-        print(f"{name}: {tune_table.in_short(rows[name])}", flush=True)
-    return rows
+        row = {"tuning": tuning, "seconds": seconds, "pairs": pairs}
+        print(f"{name}: {tune_table.in_short(row)}", flush=True)
+        yield name, row
 
 
 def memory(options):
-    """Nothing but the batch size is changed; each size that was tried, with the memory that smaller ones let expect."""
+    """Nothing but the batch size is changed; each size that was tried, with the memory that smaller ones let expect. All cards that are simulated are searched at once: their
+    memory is not each other's."""
     others = [word for page in (ROOT / "docs" / "fixes").glob("*.md") if page.stem not in ("README", "batch-size") for word in ("--skip", page.stem)]
-    rows = {}
-    for card, family in itertools.product([None, *options.cards], FAMILIES):
+
+    def batches(family, card):
         program = [ROOT / "bench" / "memory_models.py", family, *(["--small"] if options.small else []), *(["--card", str(card)] if card else [])]
         with tempfile.TemporaryDirectory() as folder:
-            tuning, _ = tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), options.seeds, ["--no-proof", "--allow", "batch", *others])
-        rows[f"{family}, {card} GB" if card else family] = tuning["batches"]
-    return rows
+            return tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), options.seeds, ["--no-proof", "--allow", "batch", *others])[0]["batches"]
+
+    for family in options.families if not options.cards else []:
+        yield family, batches(family, None)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        running_now = {pool.submit(batches, *pair): pair for pair in itertools.product(options.families, options.cards)}
+        for done in concurrent.futures.as_completed(running_now):
+            family, card = running_now[done]
+            yield f"{family}, {card} GB", done.result()
 
 
-PARTS = {"lstm": lstm, "keypoint": keypoint, "targets": targets, "tuned": tuned, "memory": memory}
+PARTS = {"lstm": lstm, "keypoint": keypoint, "targets": targets}
+PARTS_OF_ROWS = {"tuned": tuned, "memory": memory}  # those stored row by row
+
+
+def measured(options, rows):
+    """Puts into the rows what each part finds, and stops after each finding, so that it can be stored."""
+    for part in options.parts:
+        if part in PARTS:
+            rows[part] = PARTS[part](options)
+            yield
+        else:
+            for name, row in PARTS_OF_ROWS[part](options):
+                rows.setdefault(part, {})[name] = row
+                yield
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("fullwatt", type=lambda text: str(pathlib.Path(text).resolve()))
-    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--parts", nargs="*", default=[*PARTS, *PARTS_OF_ROWS], choices=[*PARTS, *PARTS_OF_ROWS])
     parser.add_argument("--keypoint", type=lambda text: str(pathlib.Path(text).resolve()), default="data", help="folder with the keypoint data")
     parser.add_argument("--tuned", nargs="*", default=TUNED, help="workloads that are tuned already")
     parser.add_argument("--small", action="store_true", help="models of a size for CPUs, where memory is measured")
-    parser.add_argument("--cards", nargs="*", type=int, default=[], help="memory in GB of cards that are simulated, where memory is measured")
+    parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES, help="of models, where memory is measured")
+    parser.add_argument("--cards", nargs="*", type=int, default=[], help="memory in GB of cards that are simulated, where memory is measured; without it that of the GPU")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--keep", type=lambda text: str(pathlib.Path(text).resolve()), help="folder in which all starts of `tune` stay")
-    parser.add_argument("--merge", action="store_true", help="keep the parts of earlier calls")
+    parser.add_argument("--merge", action="store_true", help="keep what earlier calls have measured")
     parser.add_argument("--rates", action="store_true", help="with --merge: measure the examples again, with the plans that were found for them")
     parser.add_argument("--commit", default="")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
@@ -155,8 +178,7 @@ def main():
     stored = options.output / "tune.json"
     rows = options.stored = json.loads(stored.read_text(encoding="utf-8")) if options.merge and stored.exists() else {}
     head, missed = running.machine(options.commit, options.fullwatt), False
-    for name in options.parts:
-        rows[name] = PARTS[name](options)
+    for _ in measured(options, rows):
         stored.write_text(json.dumps(rows, indent=1).replace(f"{ROOT}/", ""), encoding="utf-8")  # no paths of this machine
         text, missed = tune_table.table(rows, head)
         (options.output / "tune.md").write_text(text, encoding="utf-8")
