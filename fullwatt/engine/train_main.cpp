@@ -1,8 +1,10 @@
 // The program fullwatt-train, which `fullwatt train` executes: the only one that is linked with torch.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -42,6 +44,18 @@ void interrupt(int signal) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+}
+
+/// On a stack of its own: oneDNN's kernels use the thread's stack pointer for memory of theirs, and a signal's frame
+/// below it would overwrite what others have there.
+void listen() {
+  static std::array<std::byte, std::size_t{64} << 10U> room;
+  const stack_t stack{.ss_sp = room.data(), .ss_flags = 0, .ss_size = room.size()};
+  ::sigaltstack(&stack, nullptr);
+  struct sigaction action{};
+  action.sa_handler = interrupt;
+  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
 int report(const base::Error& error, int code) {
@@ -138,8 +152,7 @@ int train_main(int argc, char** argv) {
   if (!config) return report(config.error(), kUsage);
   show_only(gpu, *config, options.place);
   options.stop = &stop;
-  std::signal(SIGINT, interrupt);
-  std::signal(SIGTERM, interrupt);
+  listen();
   return config->grid.empty() ? run(*config, options) : run_grid(path, overrides, starting, *config, options);
 }
 

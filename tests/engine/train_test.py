@@ -184,6 +184,21 @@ class TrainTest(EngineCase):
         self.assertIn("the same command goes on", err)
         self.assertTrue(self.newest().exists())
 
+    def test_a_signal_in_the_midst_of_a_kernel_harms_no_memory(self):
+        """oneDNN's kernels have the stack pointer in the heap now and then."""
+        self.write_windows(1024, length=60)
+        config = self.configure("{name: lstm, hidden: 64}", train_batch_size=512, train_epochs=100000, output_every_epochs=100000)
+        for _ in range(3):
+            process = self.start(config, "--anew")
+            self.addCleanup(process.kill)
+            while "step 2:" not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            for _ in range(200):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.001)  # all of them are the same Ctrl-C
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+
     def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(self):
         self.write_windows(32)
         self.train(self.configure(train_epochs=3))
