@@ -57,7 +57,8 @@ def costs(groups, way, seconds):
 
 
 def left_behind(name, options):
-    """Two trainings take turns, and one of them has windows halfway: what its steps take after these beyond what they took before, beside the other one's, group by group."""
+    """Two trainings take turns, and one of them has windows halfway: what its steps take after these beyond what they took before, beside the other one's, group by group; and
+    what they take in the second quarter beyond the first one, where nothing has happened between."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         pipes = [str(folder / pipe) for pipe in ("first", "second")]
@@ -74,10 +75,14 @@ def left_behind(name, options):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             other, recorded = pool.map(train, ("plain", "recorded"), (pipes, pipes[::-1]))
     paces = [ours / theirs for ours, theirs in zip(recorded["groups"], other["groups"])]
-    halves = paces[:recorded["windows_after"]], paces[recorded["windows_after"]:] if recorded["windows_after"] else []
-    if min(map(len, halves)) < LEAST_GROUPS:
+    half = recorded["windows_after"] or 0
+    if min(half // 2, len(paces) - half) < LEAST_GROUPS:
         raise running.Failed(f"only {len(paces)} groups of steps in {options.seconds:.0f} s")
-    return {"left": [after / before - 1 for before, after in zip(*halves)], "device": recorded["device"]}
+    return {"left": changes(paces[:half], paces[half:]), "control": changes(paces[:half // 2], paces[half // 2:half]), "device": recorded["device"]}
+
+
+def changes(before, after):
+    return [later / earlier - 1 for earlier, later in zip(before, after)]
 
 
 def whole(name, entry, options):
