@@ -9,13 +9,10 @@
 #include <ATen/ops/tensor.h>
 
 #include "fullwatt/base/text.hpp"
-#include "fullwatt/engine/accelerator.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
 #include "fullwatt/engine/device_check.hpp"
-#include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/gpu_card.hpp"
-#include "fullwatt/engine/open_samples.hpp"
-#include "fullwatt/engine/pictures.hpp"
+#include "fullwatt/engine/preparation.hpp"
 #include "fullwatt/engine/schedule.hpp"
 
 namespace fullwatt::engine {
@@ -28,14 +25,14 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kTorchFailed =
     "Do the shapes and types of the data fit the settings under model:? 'fullwatt doctor' looks at the GPU.";
 
-/// Everything that one training holds.
+/// From its first step, or the one after a checkpoint's, to its last.
 class Training {
  public:
-  Training(const Config& config, const TrainOptions& options, const TrainListener& listener)
-      : config_(config), options_(options), listener_(listener) {}
+  Training(const Config& config, const TrainOptions& options, const TrainListener& listener, Preparation& prepared)
+      : config_(config), options_(options), listener_(listener), prepared_(prepared) {}
 
   base::Result<Trained> run() {
-    for (const auto step : {&Training::make_network, &Training::open_data, &Training::go_on, &Training::agree}) {
+    for (const auto step : {&Training::go_on, &Training::agree}) {
       if (const auto done = (this->*step)(); !done) return std::unexpected(done.error());
     }
     tell_start();
@@ -46,49 +43,6 @@ class Training {
   }
 
  private:
-  base::Result<void> make_network() {
-    at::manual_seed(static_cast<std::uint64_t>(config_.train.seed));
-    auto task = make_task(config_.model);
-    if (!task) return std::unexpected(task.error());
-    task_ = *std::move(task);
-    ask_model();
-    if (!options_.initial.empty()) {
-      if (const auto loaded = load_tensors(options_.initial, weights_of(task_->network())); !loaded) return loaded;
-    }
-    auto accelerator = Accelerator::make(
-        task_->network(), [this](const Fields& batch) { return task_->loss(batch); }, in_force_, options_.place);
-    if (!accelerator) return std::unexpected(accelerator.error());
-    accelerator_ = *std::move(accelerator);
-    fuse_norms();
-    return {};
-  }
-
-  /// The part of train.compile_model that is not the graph.
-  void fuse_norms() {
-    if (!config_.train.compile_model || !accelerator_->device().is_cuda() || !task_->fuse({})) return;
-    fused_ = engine::fuse_norms(*task_, accelerator_->device(), accelerator_->step().settings());
-  }
-
-  /// What it decides where the configuration says nothing, and what it cannot do.
-  void ask_model() {
-    in_force_ = config_;
-    auto& normalisation = in_force_.data.normalisation;
-    if (normalisation.mean.empty()) normalisation = task_->normalisation();
-    if (config_.train.activation_checkpointing) in_force_.train.activation_checkpointing = task_->recompute();
-  }
-
-  base::Result<void> open_data() {
-    auto data = open_samples(config_, *task_);
-    if (!data) return std::unexpected(data.error());
-    data_ = *std::move(data);
-    if (batches_per_epoch() == 0)
-      return base::fail(Error::Kind::bad_input,
-                        "there are " + std::to_string(data_->samples()) +
-                            " samples, fewer than train.batch_size: " + std::to_string(config_.train.batch_size),
-                        "Take a smaller batch.");
-    return check_pictures(in_force_, *task_, *data_);
-  }
-
   /// From the newest checkpoint that can be read.
   base::Result<void> go_on() {
     if (!is_first()) return {};
@@ -100,7 +54,7 @@ class Training {
     if (options_.anew) return put_aside();
     std::optional<Error> newest;
     for (const auto& path : checkpoints_in(config_.output.folder)) {
-      const auto position = load_checkpoint(path, accelerator_->step().state(), accelerator_->device());
+      const auto position = load_checkpoint(path, accelerator().step().state(), accelerator().device());
       if (position) {
         position_ = *position;
         saved_step_ = position->step;
@@ -121,14 +75,15 @@ class Training {
     return {};
   }
 
+  Accelerator& accelerator() const { return prepared_.accelerator(); }
   bool is_first() const { return options_.place.rank == 0; }
 
   /// All processes begin where the first one is, and draw random numbers of their own.
   base::Result<void> agree() {
-    auto* const group = accelerator_->group();
+    auto* const group = accelerator().group();
     if (group == nullptr) return {};
     std::vector<at::Tensor> tensors;
-    for (const auto& [name, tensor] : accelerator_->step().state()) tensors.push_back(tensor);
+    for (const auto& [name, tensor] : accelerator().step().state()) tensors.push_back(tensor);
     const auto where =
         at::tensor({static_cast<std::int64_t>(position_.epoch), static_cast<std::int64_t>(position_.batch),
                     static_cast<std::int64_t>(position_.step)});
@@ -152,58 +107,23 @@ class Training {
   void tell_start() {
     if (!is_first()) return;
     std::int64_t parameters = 0;
-    for (const auto& parameter : accelerator_->step().optimizer().parameters()) parameters += parameter.numel();
-    listener_.started({.device = accelerator_->device().str(),
-                       .precision = std::string(to_string(accelerator_->step().settings().precision)),
+    for (const auto& parameter : accelerator().step().optimizer().parameters()) parameters += parameter.numel();
+    listener_.started({.device = accelerator().device().str(),
+                       .precision = std::string(to_string(accelerator().step().settings().precision)),
                        .parameters = parameters,
-                       .samples = data_->samples(),
+                       .samples = prepared_.data().samples(),
                        .steps_per_epoch = steps_per_epoch(),
                        .effective_batch = config_.train.batch_size * config_.train.accumulation * options_.place.size,
                        .processes = options_.place.size,
                        .first_step = position_.step,
                        .resumed = resumed_,
-                       .otherwise = otherwise()});
-    if (fused_) listener_.noted(told_of_norms());
+                       .otherwise = prepared_.otherwise()});
+    if (const auto norms = prepared_.told_of_norms(); !norms.empty()) listener_.noted(norms);
   }
 
-  std::string told_of_norms() const {
-    if (!*fused_) {
-      const auto& [kind, message, remedy] = fused_->error();
-      return "no fused batch norms: " + base::printable(message, 400) + (remedy.empty() ? "" : ". " + remedy);
-    }
-    return "fused batch norms: " + std::to_string((*fused_)->fitting) + " of " + std::to_string((*fused_)->all);
-  }
-
-  /// The graph is told already.
-  void add_norms(Otherwise& compile) const {
-    if (!*fused_) {
-      compile.why += "; no fused batch norms, as told below";
-    } else {
-      compile.value = (compile.value == "false" ? "" : compile.value + ", ") + "fused batch norms";
-    }
-  }
-
-  std::vector<Otherwise> otherwise() const {
-    auto found = accelerator_->otherwise(*data_);
-    if (fused_) add_norms(*std::ranges::find(found, "train.compile_model", &Otherwise::name));
-    const auto given = settings_of(config_);
-    const auto now = settings_of(in_force_);
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (given[i] == now[i]) continue;
-      const bool is_recomputation = now[i].first == "train.activation_checkpointing";
-      found.push_back({now[i].first, now[i].second,
-                       is_recomputation ? "the model " + config_.model.name + " has nothing worth computing again"
-                                        : "the model's own"});
-    }
-    return found;
-  }
-
-  std::uint64_t batches_per_epoch() const {
-    return static_cast<std::uint64_t>(data_->samples() / (config_.train.batch_size * options_.place.size));
-  }
   std::uint64_t steps_per_epoch() const {
     const auto each = static_cast<std::uint64_t>(config_.train.accumulation);
-    return (batches_per_epoch() + each - 1) / each;
+    return (prepared_.batches_per_epoch() + each - 1) / each;
   }
 
   base::Result<Trained> steps() {
@@ -223,7 +143,7 @@ class Training {
     if (saved_step_ != position_.step) {
       if (const auto saved = save(); !saved) return std::unexpected(saved.error());
     }
-    if (auto* const group = accelerator_->group()) {
+    if (auto* const group = accelerator().group()) {
       if (const auto met = group->barrier(); !met) return std::unexpected(met.error());
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
@@ -232,23 +152,23 @@ class Training {
   }
 
   bool wants_stop() const {
-    const auto* const recording = accelerator_->recording();
+    const auto* const recording = accelerator().recording();
     return (options_.stop != nullptr && options_.stop->load()) || (recording != nullptr && recording->wants_stop());
   }
 
   /// All processes after the same step, when one of them is to stop.
   base::Result<bool> is_stopped() {
-    auto* const sum = accelerator_->step().sum();
+    auto* const sum = accelerator().step().sum();
     return sum != nullptr ? sum->is_stop_wanted() : wants_stop();
   }
 
   base::Result<void> open_batches() {
     batches_.reset();
-    auto options = accelerator_->loader_options();
+    auto options = accelerator().loader_options();
     options.first_epoch = position_.epoch;
     options.first_batch = position_.batch;
     try {
-      auto batches = make_batches(*data_, options, delivery());
+      auto batches = make_batches(prepared_.data(), options, delivery());
       if (!batches) return std::unexpected(batches.error());
       batches_ = *std::move(batches);
       return {};
@@ -259,8 +179,8 @@ class Training {
   }
 
   Delivery delivery() const {
-    auto delivery = accelerator_->delivery();
-    for (const auto& [field, limit] : task_->limits()) {
+    auto delivery = accelerator().delivery();
+    for (const auto& [field, limit] : prepared_.task().limits()) {
       auto& least = delivery.limits.try_emplace(field, limit).first->second;
       least = std::min(least, limit);
     }
@@ -270,14 +190,14 @@ class Training {
 
   /// One step of the optimiser: as many batches as make it. False when there are no more.
   base::Result<bool> step() {
-    const auto parts =
-        std::min(static_cast<std::uint64_t>(config_.train.accumulation), batches_per_epoch() - position_.batch);
+    const auto parts = std::min(static_cast<std::uint64_t>(config_.train.accumulation),
+                                prepared_.batches_per_epoch() - position_.batch);
     rate_ = rate_at(config_.optimizer, position_.step, steps_in_all());
-    accelerator_->step().optimizer().set_rate(rate_);
-    if (auto* const sum = accelerator_->step().sum()) sum->want_stop(wants_stop());
+    accelerator().step().optimizer().set_rate(rate_);
+    if (auto* const sum = accelerator().step().sum()) sum->want_stop(wants_stop());
     for (;;) {
       try {
-        const auto made = accelerator_->make_step(*batches_, parts);
+        const auto made = accelerator().make_step(*batches_, parts);
         if (!made || !*made) return made;
         tell_of_graph();
         if (const auto verified = verify_device(); !verified) return std::unexpected(verified.error());
@@ -290,8 +210,8 @@ class Training {
 
   /// Once, after the first step.
   void tell_of_graph() {
-    if (has_told_of_graph_ || accelerator_->told_of_graph().empty()) return;
-    listener_.noted(accelerator_->told_of_graph());
+    if (has_told_of_graph_ || accelerator().told_of_graph().empty()) return;
+    listener_.noted(accelerator().told_of_graph());
     has_told_of_graph_ = true;
   }
 
@@ -300,13 +220,13 @@ class Training {
     if (has_verified_) return {};
     has_verified_ = true;
     if (const auto here =
-            must_be_on(accelerator_->device(), accelerator_->step().state(),
+            must_be_on(accelerator().device(), accelerator().step().state(),
                        "A model registers all its parameters and buffers, and leaves them where they are.");
         !here)
       return here;
-    const auto found = check_device(task_->network(), accelerator_->device());
+    const auto found = check_device(prepared_.task().network(), accelerator().device());
     constexpr std::uint64_t kMegabyte = 1'000'000;
-    const auto device = accelerator_->device();
+    const auto device = accelerator().device();
     const auto where = device.str() + (device.is_cuda() ? ", " + gpu_card(device.index()).name : "");
     if (is_first())
       listener_.noted("verified after the first step: " + std::to_string(found.parameters) + " parameters and " +
@@ -319,7 +239,7 @@ class Training {
 
   /// Samples that are on the device without having been asked for make room there first; false where there are none.
   bool stream_instead() {
-    if (config_.data.device_cache_gb || is_streaming_ || !is_cached(*data_, delivery())) return false;
+    if (config_.data.device_cache_gb || is_streaming_ || !is_cached(prepared_.data(), delivery())) return false;
     is_streaming_ = true;
     listener_.noted("out of memory: the samples are not kept on the device any more");
     return true;
@@ -328,13 +248,13 @@ class Training {
   /// The memory of the device was too small: the same step, from the same samples, in smaller pieces.
   base::Result<void> begin_again() {
     if (stream_instead()) {
-      accelerator_->begin_step_again();
+      accelerator().begin_step_again();
       return open_batches();
     }
-    if (!accelerator_->halve())
+    if (!accelerator().halve())
       return base::fail(Error::Kind::unavailable, "the memory of the device is too small for a single sample",
                         "Take a smaller model, or close what else uses the device ('fullwatt doctor' names it).");
-    listener_.noted("out of memory: each batch is computed in " + std::to_string(accelerator_->step().pieces()) +
+    listener_.noted("out of memory: each batch is computed in " + std::to_string(accelerator().step().pieces()) +
                     " pieces from now on, with the same gradients (batch norm sees the pieces)");
     return open_batches();
   }
@@ -343,7 +263,7 @@ class Training {
     ++position_.step;
     position_.batch += parts;
     samples_ += static_cast<std::int64_t>(parts) * config_.train.batch_size * options_.place.size;
-    const bool is_end = position_.batch >= batches_per_epoch();
+    const bool is_end = position_.batch >= prepared_.batches_per_epoch();
     if (is_end || position_.step % static_cast<std::uint64_t>(config_.train.log_every) == 0) {
       if (const auto told = tell_progress(); !told) return std::unexpected(told.error());
     }
@@ -358,12 +278,12 @@ class Training {
 
   base::Result<void> tell_progress() {
     if (samples_ == 0) return {};
-    if (auto* const group = accelerator_->group()) {
-      for (const auto& sum : accelerator_->step().loss_sums()) {
+    if (auto* const group = accelerator().group()) {
+      for (const auto& sum : accelerator().step().loss_sums()) {
         if (const auto added = group->all_reduce(sum); !added) return added;
       }
     }
-    const auto loss = accelerator_->step().take_mean_loss();
+    const auto loss = accelerator().step().take_mean_loss();
     if (!loss) return {};
     if (!std::isfinite(*loss))
       return base::fail(Error::Kind::bad_input,
@@ -380,22 +300,22 @@ class Training {
   }
 
   base::Result<void> save() {
-    if (accelerator_->repeats_batch()) return {};
-    if (auto* const group = accelerator_->group()) {
+    if (accelerator().repeats_batch()) return {};
+    if (auto* const group = accelerator().group()) {
       if (const auto met = group->barrier(); !met) return met;
     }
     if (!is_first()) {
       saved_step_ = position_.step;
       draw_own_numbers();
-      accelerator_->begin_random_anew();
+      accelerator().begin_random_anew();
       return {};
     }
     const auto path = checkpoint_path(config_.output.folder, position_.step);
-    if (const auto saved = save_checkpoint(path, accelerator_->step().state(), accelerator_->device(), position_);
+    if (const auto saved = save_checkpoint(path, accelerator().step().state(), accelerator().device(), position_);
         !saved)
       return saved;
     saved_step_ = position_.step;
-    accelerator_->begin_random_anew();
+    accelerator().begin_random_anew();
     remove_old_checkpoints(config_.output.folder);
     listener_.saved(path);
     return {};
@@ -404,11 +324,7 @@ class Training {
   const Config& config_;
   const TrainOptions& options_;
   const TrainListener& listener_;
-  Config in_force_;  ///< as the model takes it
-  std::unique_ptr<Task> task_;
-  std::unique_ptr<Accelerator> accelerator_;
-  std::optional<base::Result<FusedNorms>> fused_;  ///< nothing where none are wanted
-  std::unique_ptr<DataSet> data_;
+  Preparation& prepared_;
   std::unique_ptr<Batches> batches_;
   Position position_;
   std::string resumed_;
@@ -425,7 +341,9 @@ class Training {
 
 base::Result<Trained> train(const Config& config, const TrainOptions& options, const TrainListener& listener) {
   try {
-    return Training(config, options, listener).run();
+    auto prepared = Preparation::make(config, options);
+    if (!prepared) return std::unexpected(prepared.error());
+    return Training(config, options, listener, *prepared).run();
   } catch (const c10::OutOfMemoryError& error) {
     return base::fail(
         Error::Kind::unavailable,

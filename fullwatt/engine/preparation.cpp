@@ -1,0 +1,94 @@
+#include "fullwatt/engine/preparation.hpp"
+
+#include <algorithm>
+
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/engine/checkpoint.hpp"
+#include "fullwatt/engine/open_samples.hpp"
+#include "fullwatt/engine/pictures.hpp"
+
+namespace fullwatt::engine {
+
+base::Result<Preparation> Preparation::make(const Config& config, const TrainOptions& options) {
+  Preparation made(config);
+  if (const auto done = made.make_network(options); !done) return std::unexpected(done.error());
+  if (const auto done = made.open_data(options.place); !done) return std::unexpected(done.error());
+  return made;
+}
+
+base::Result<void> Preparation::make_network(const TrainOptions& options) {
+  at::manual_seed(static_cast<std::uint64_t>(config_->train.seed));
+  auto task = make_task(config_->model);
+  if (!task) return std::unexpected(task.error());
+  task_ = *std::move(task);
+  ask_model();
+  if (!options.initial.empty()) {
+    if (const auto loaded = load_tensors(options.initial, weights_of(task_->network())); !loaded) return loaded;
+  }
+  auto accelerator = Accelerator::make(
+      task_->network(), [task = task_.get()](const Fields& batch) { return task->loss(batch); }, in_force_,
+      options.place);
+  if (!accelerator) return std::unexpected(accelerator.error());
+  accelerator_ = *std::move(accelerator);
+  fuse_norms();
+  return {};
+}
+
+/// What it decides where the configuration says nothing, and what it cannot do.
+void Preparation::ask_model() {
+  auto& normalisation = in_force_.data.normalisation;
+  if (normalisation.mean.empty()) normalisation = task_->normalisation();
+  if (config_->train.activation_checkpointing) in_force_.train.activation_checkpointing = task_->recompute();
+}
+
+/// The part of train.compile_model that is not the graph.
+void Preparation::fuse_norms() {
+  if (!config_->train.compile_model || !accelerator_->device().is_cuda() || !task_->fuse({})) return;
+  fused_ = engine::fuse_norms(*task_, accelerator_->device(), accelerator_->step().settings());
+}
+
+base::Result<void> Preparation::open_data(const Place& place) {
+  auto data = open_samples(*config_, *task_);
+  if (!data) return std::unexpected(data.error());
+  data_ = *std::move(data);
+  batches_per_epoch_ = static_cast<std::uint64_t>(data_->samples() / (config_->train.batch_size * place.size));
+  if (batches_per_epoch_ == 0)
+    return base::fail(base::Error::Kind::bad_input,
+                      "there are " + std::to_string(data_->samples()) +
+                          " samples, fewer than train.batch_size: " + std::to_string(config_->train.batch_size),
+                      "Take a smaller batch.");
+  return check_pictures(in_force_, *task_, *data_);
+}
+
+std::string Preparation::told_of_norms() const {
+  if (!fused_) return "";
+  if (!*fused_) {
+    const auto& [kind, message, remedy] = fused_->error();
+    return "no fused batch norms: " + base::printable(message, 400) + (remedy.empty() ? "" : ". " + remedy);
+  }
+  return "fused batch norms: " + std::to_string((*fused_)->fitting) + " of " + std::to_string((*fused_)->all);
+}
+
+std::vector<Otherwise> Preparation::otherwise() const {
+  auto found = accelerator_->otherwise(*data_);
+  if (fused_) {  // the graph is told already
+    auto& compile = *std::ranges::find(found, "train.compile_model", &Otherwise::name);
+    if (*fused_) {
+      compile.value = (compile.value == "false" ? "" : compile.value + ", ") + "fused batch norms";
+    } else {
+      compile.why += "; no fused batch norms, as told below";
+    }
+  }
+  const auto given = settings_of(*config_);
+  const auto now = settings_of(in_force_);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == now[i]) continue;
+    const bool is_recomputation = now[i].first == "train.activation_checkpointing";
+    found.push_back({now[i].first, now[i].second,
+                     is_recomputation ? "the model " + config_->model.name + " has nothing worth computing again"
+                                      : "the model's own"});
+  }
+  return found;
+}
+
+}  // namespace fullwatt::engine
