@@ -1,7 +1,7 @@
 """One of two like trainings that take turns, group of steps by group of steps, while the other stands still; one of them has windows halfway. overhead.py runs both.
 
 Usage: pairs.py plain|recorded WORKLOAD SECONDS OUTPUT MINE THEIRS, the last two being pipes. What windows leave behind shows in how the pace of the two relates before and after
-them: a machine changes its own pace over minutes, but not between neighbouring groups.
+them: a machine changes its own pace over minutes, but not between neighbouring groups. Both run on one CPU, the same: on which ones their threads happen to be makes two processes differ.
 """
 
 import json
@@ -93,6 +93,7 @@ class Pair:
 
 def main():
     role, name, seconds, output, mine, theirs = sys.argv[1:]
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pair = Pair(role == "recorded", mine, theirs, float(seconds))
     device = training.train(name, float(seconds), pair.step_ended)
     pair.over()
