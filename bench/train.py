@@ -100,6 +100,7 @@ def take_turns(options, part, row, data, ways):
             way = measured.setdefault(name, {"rates": [], "notes": [], "failures": [], "precision": None})
             if len(way["rates"]) > number:  # by an earlier call
                 continue
+            way["notes"] = [note for note in way["notes"] if note != train_runs.NO_TIME]
             found = attempted(f"{part} {name}", ways[name], way)
             if found:
                 way["rates"].append(found["rate"])

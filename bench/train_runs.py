@@ -19,6 +19,7 @@ STOP_S = 30.0  # for the checkpoint of a training that is asked to stop
 PERIOD_S = 0.5  # between two looks at the memory
 MANY = 1_000_000  # epochs of a training that is stopped when enough of it was measured
 LONGEST_REASON = 200
+NO_TIME = "no time was left"
 LONG = 5  # times the limit of the others: a training of 10,000 steps
 
 
@@ -35,12 +36,12 @@ class Clock:
     def for_one(self, times=1):
         """Seconds of a run that may take so many times as long as others."""
         if self.is_over():
-            raise running.Skipped("no time was left")
+            raise running.Skipped(NO_TIME)
         return min(times * self.limit, self.ends - time.monotonic())
 
     def late(self, what, times=1):
         """Why a run was ended: by its own limit, which is its fault, or because all had too little time."""
-        return running.Skipped("no time was left") if self.is_over() else running.Failed(f"{what} after {times * self.limit:.0f} s")
+        return running.Skipped(NO_TIME) if self.is_over() else running.Failed(f"{what} after {times * self.limit:.0f} s")
 
 
 @contextlib.contextmanager

@@ -131,13 +131,11 @@ def memory(options):
         with tempfile.TemporaryDirectory() as folder:
             return tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), options.seeds, ["--no-proof", "--allow", "batch", *others])[0]["batches"]
 
-    for family in options.families if not options.cards else []:
-        yield family, batches(family, None)
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        running_now = {pool.submit(batches, *pair): pair for pair in itertools.product(options.families, options.cards)}
-        for done in concurrent.futures.as_completed(running_now):
-            family, card = running_now[done]
-            yield f"{family}, {card} GB", done.result()
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE if options.cards else 1) as pool:
+        searches = {pool.submit(batches, *pair): pair for pair in itertools.product(options.families, options.cards or [None])}
+        for search in concurrent.futures.as_completed(searches):
+            family, card = searches[search]
+            yield f"{family}, {card} GB" if card else family, search.result()
 
 
 PARTS = {"lstm": lstm, "keypoint": keypoint, "targets": targets}

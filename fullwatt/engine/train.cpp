@@ -32,9 +32,8 @@ class Training {
       : config_(config), options_(options), listener_(listener), prepared_(prepared) {}
 
   base::Result<Trained> run() {
-    for (const auto step : {&Training::go_on, &Training::agree}) {
-      if (const auto done = (this->*step)(); !done) return std::unexpected(done.error());
-    }
+    if (const auto done = go_on(); !done) return std::unexpected(done.error());
+    if (const auto done = agree(); !done) return std::unexpected(done.error());
     tell_start();
     auto trained = steps();
     if (!trained && saved_step_ > 0)
