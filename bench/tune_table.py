@@ -83,7 +83,8 @@ def memory_error(batch):
 
 
 def memory_lines(rows):
-    lines = ["", "## Memory by batch size", "", "All that the training has in tensors at once; predicted by a line through the two largest batches before. With GB: a card of so many is simulated.", "",
+    lines = ["", "## Memory by batch size", "", "All that the training has in tensors at once; predicted by a line through the two largest batches before. With GB: a card of so many is simulated; "
+             "such searches run side by side, and share what the GPU makes in a second.", "",
              "| model | batch | predicted GB | measured GB | error | samples/s |", "|---|---|---|---|---|---|"]
     for family, batches in rows.items():
         for batch in batches:
