@@ -1,7 +1,7 @@
 """Measures what fullwatt costs a training: the hooks of a steady step, the windows beside bare CUPTI and torch.profiler, and a whole run.
 
 Usage: overhead.py FULLWATT [--workloads NAME…] [--ways NAME…] [--repeats N] [--seconds S] [--whole S] [--merge]. Each cost comes from neighbouring
-groups of steps within one process (turns.py), what windows leave behind from those of two (pairs.py). Ends with 1 when a target is missed beyond the noise.
+groups of steps within one process (turns.py), what windows leave behind from turns of several (relay.py). Ends with 1 when a target is missed beyond the noise.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import statistics
 import sys
 import tempfile
 
@@ -57,32 +58,37 @@ def costs(groups, way, seconds):
 
 
 def left_behind(name, options):
-    """Two trainings take turns, and one of them has windows halfway: what its steps take after these beyond what they took before, beside the other one's, group by group; and
-    what they take in the second quarter beyond the first one, where nothing has happened between."""
+    """Like trainings take turns; halfway some have windows, or bare CUPTI, and others have nothing. What their steps take after that beyond what they took before, beside one that
+    had nothing; each a single number, since what a process is like by chance is in all of its steps."""
+    happens = ["nothing", "nothing", "windows", *(["bare_cupti"] if running.gpu() else [])]
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        pipes = [str(folder / pipe) for pipe in ("first", "second")]
+        pipes = [str(folder / f"pipe{place}") for place in range(len(happens))]
         for pipe in pipes:
             os.mkfifo(pipe)
 
-        def train(role, pipes):
-            own = folder / role
+        def train(place):
+            own = folder / str(place)
             own.mkdir()
-            command = [str(options.fullwatt), "run", "--quiet", "--", sys.executable, str(HERE / "pairs.py"), role, name, str(options.seconds), str(own / "groups.json"), *pipes]
+            command = [str(options.fullwatt), "run", "--quiet", "--", sys.executable, str(HERE / "relay.py"), happens[place], name, str(options.seconds), str(own / "turns.json"),
+                       pipes[place], pipes[(place + 1) % len(pipes)], *(["first"] if place == 0 else [])]  # fmt: skip
             code = running.call(command, own, options.seconds, {"FULLWATT_HOME": str(own / "home"), "FULLWATT_WINDOWS": "off"})
-            return running.own_measurement(own, code, "groups.json")
+            return running.own_measurement(own, code, "turns.json")
 
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            other, recorded = pool.map(train, ("plain", "recorded"), (pipes, pipes[::-1]))
-    paces = [ours / theirs for ours, theirs in zip(recorded["groups"], other["groups"])]
-    half = recorded["windows_after"] or 0
-    if min(half // 2, len(paces) - half) < LEAST_GROUPS:
-        raise running.Failed(f"only {len(paces)} groups of steps in {options.seconds:.0f} s")
-    return {"left": changes(paces[:half], paces[half:]), "control": changes(paces[:half // 2], paces[half // 2:half]), "device": recorded["device"]}
+        with concurrent.futures.ThreadPoolExecutor(len(happens)) as pool:
+            plain, *others = pool.map(train, range(len(happens)))
+    changes = [[change(plain, other)] for other in others]
+    return {**dict(zip(("control", "left", "left_by_bare"), changes)), "device": plain["device"]}
 
 
-def changes(before, after):
-    return [later / earlier - 1 for earlier, later in zip(before, after)]
+def change(plain, other):
+    """Of the pace of one training beside the other's, halfway."""
+    paces = [ours / theirs for ours, theirs in zip(other["turns"], plain["turns"])]
+    halves = [training["half"] or 0 for training in (plain, other)]
+    before, after = paces[:min(halves)], paces[max(halves):]
+    if min(len(before), len(after)) < LEAST_GROUPS:
+        raise running.Failed(f"only {len(paces)} turns of each training")
+    return statistics.median(after) / statistics.median(before) - 1
 
 
 def whole(name, entry, options):

@@ -3,6 +3,7 @@
 import statistics
 
 MEDIAN, WORST, WORST_US, WHOLE, PROFILER_SHARE = 0.005, 0.01, 10.0, 0.01, 0.2
+LEAST_RELAYS = 6  # an interval needs as many
 TELLING = 0.05  # where torch.profiler costs less, a share of its cost says nothing
 WINDOWS = {"times": "window of times", "causes": "window of causes", "bare_cupti": "bare CUPTI", "profiler_cuda": "torch.profiler CUDA",
            "profiler_both": "torch.profiler CPU+CUDA", "profiler_stacks": "the same with stacks"}
@@ -97,12 +98,13 @@ def window_targets(rows):
 
 
 def after_target(rows):
-    """A window leaves nothing behind. Two trainings whose pace changes by itself do not let anybody say."""
-    costs = {name: (pooled(row["after"], "left"), pooled(row["after"], "control")) for name, row in rows.items() if "after" in row}
+    """A window leaves nothing behind. Trainings whose pace changes by itself do not let anybody say, nor do few of them."""
+    costs = {name: [pooled(row["after"], key) for key in ("left", "control", "left_by_bare")] for name, row in rows.items() if "after" in row}
     if not costs:
         return []
-    told = ", ".join(f"{name} {left.text(100, '%')}, without any {control.text(100, '%') if control else 'not measured'}" for name, (left, control) in costs.items())
-    verdicts = [left.at_most(WORST) if control and control.low >= -WORST and control.high <= WORST else None for left, control in costs.values()]
+    words = ("", "without any ", "after bare CUPTI ")
+    told = "; ".join(f"{name} {', '.join(word + cost.text(100, '%') for word, cost in zip(words, each) if cost)}" for name, each in costs.items())
+    verdicts = [left.at_most(WORST) if left.count >= LEAST_RELAYS and control.low >= -WORST and control.high <= WORST else None for left, control, _ in costs.values()]
     return [("steps after windows, beside those before them", told, "1 %", all_of(verdicts))]
 
 
@@ -144,7 +146,8 @@ def table(rows, head, whole_seconds):
              "## Windows", "",
              "Windows of both kinds and bare CUPTI take turns in one process; each profiler has one of its own. The last column counts all that is lost from opening a window until it is closed again, as a "
              "share of its steps, about 20 as in a run: to attach CUPTI and to take it out again takes about 10 ms, which bare CUPTI pays, too, and a profiler that stays attached does not. What windows "
-             "leave behind is measured with two trainings that take turns, while the other one stands still: how the pace of the one that had windows relates to the other one's after them, beside before; and, without any, in the second quarter of the run beside the first.", "",
+             "leave behind is measured with like trainings that take turns, while the others stand still: how the pace of the one that had windows halfway, or bare CUPTI, relates to that of one that had "
+             "nothing, after that beside before; and so of a second one that had nothing. The interval is that of several such relays.", "",
              "| workload | what records | its steps, beside those between | with opening and closing | groups |", f"|{'---|' * 5}",
              *[text for name, row in rows.items() for text in window_lines(name, row)]]
     return "\n".join(lines) + "\n", any(met is False for _, _, _, met in reached)

@@ -136,12 +136,16 @@ def commit_here():
     return first_line(["git", "-C", str(root), "rev-parse", "--short", "HEAD"]) or "unknown"
 
 
+def gpu():
+    """Its name and driver; empty where there is none."""
+    return first_line(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+
+
 def machine(commit, fullwatt):
     """One line for the head of a table."""
     import torch
 
     model = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    gpu = first_line(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     commit = commit or commit_here()
-    return (f"Machine: {gpu or 'no GPU'}; {len(os.sched_getaffinity(0))} × {model.group(1) if model else platform.machine()}; Linux {platform.release()}; "
+    return (f"Machine: {gpu() or 'no GPU'}; {len(os.sched_getaffinity(0))} × {model.group(1) if model else platform.machine()}; Linux {platform.release()}; "
             f"Python {platform.python_version()}, torch {torch.__version__}; {first_line([str(fullwatt), '--version']) or 'fullwatt'}, commit {commit}.")

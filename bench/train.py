@@ -139,7 +139,8 @@ def keypoint(options, row):
     example = options.examples["keypoint"]
     ways = {"ours": ours(options, example), "eager": limit(options, example, "eager"), "graph": limit(options, example, "graph"),
             "ours_fp32": ours(options, example, train_amp="fp32"), **only_with_gpu(options, example), "plain": limit(options, example, "plain"),
-            "expert": expert(options, example, "--data", example.folder), "compiled": limit(options, example, "compiled")}
+            "expert": expert(options, example, "--data", example.folder), "compiled": limit(options, example, "compiled"),
+            "compiled_graph": limit(options, example, "compiled_graph")}
     return take_turns(options, "keypoint", row, example.data, ways)
 
 
@@ -183,7 +184,7 @@ def beside_library(options, row, name, batch, arrays, settings, more=()):
         config.write_text(f"model: {{name: {name}}}\n", encoding="utf-8")
         given = {"data.folder": folder, "train.batch_size": batch, "train.log_every": options.size.log_every[name], **settings}
         ways = {"ours": functools.partial(train_runs.ours, options, config, given),
-                **{way: functools.partial(train_runs.limit, options, way, name, folder, batch, *more) for way in ("eager", "compiled")}}
+                **{way: functools.partial(train_runs.limit, options, way, name, folder, batch, *more) for way in ("eager", "compiled", "compiled_graph")}}
         yield from take_turns(options, name, row, train_table.batches_of(batch, next(iter(arrays.values())).shape[1:]), ways)
 
 

@@ -1,7 +1,8 @@
 """A training by PyTorch that `fullwatt train` is held against: train_limits.py WAY MODEL --data FOLDER --batch N [--precision fp32|bf16] [--seconds S].
 
 `plain` is the loop as one writes it first, from disk, in float32. The others have their samples on the device already, so that nothing is left but the training itself:
-`eager` by hand-tuned PyTorch, `graph` with the whole step as one CUDA graph, `compiled` with model and loss by torch.compile. Prints samples_per_second of the steady state.
+`eager` by hand-tuned PyTorch, `graph` with the whole step as one CUDA graph, `compiled` with model and loss by torch.compile, `compiled_graph` with both.
+Prints samples_per_second of the steady state.
 """
 
 import argparse
@@ -148,7 +149,7 @@ def loss_of(model, network):
 
 
 def whole_step(model, network, options, forward):
-    optimizer = torch.optim.AdamW(network.parameters(), lr=model.lr, fused=True, capturable=options.way == "graph")
+    optimizer = torch.optim.AdamW(network.parameters(), lr=model.lr, fused=True, capturable=options.way.endswith("graph"))
 
     def step(*fields):
         optimizer.zero_grad(set_to_none=True)
@@ -175,11 +176,19 @@ def compiled(model, network, options):
 
 
 def graph(model, network, options):
+    return replayed(model, network, options, loss_of(model, network))
+
+
+def compiled_graph(model, network, options):
+    return replayed(model, network, options, torch.compile(loss_of(model, network)))
+
+
+def replayed(model, network, options, forward):
     if not torch.cuda.is_available():
         skip("only a GPU has graphs")
     batches = on_device(model, options)
     inputs = [torch.clone(field) for field in batches[0]]
-    step = whole_step(model, network, options, loss_of(model, network))
+    step = whole_step(model, network, options, forward)
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -199,7 +208,7 @@ def graph(model, network, options):
     return in_turn(replay, batches)
 
 
-WAYS = {"plain": plain, "eager": eager, "graph": graph, "compiled": compiled}
+WAYS = {"plain": plain, "eager": eager, "graph": graph, "compiled": compiled, "compiled_graph": compiled_graph}
 
 
 class Followed:

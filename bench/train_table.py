@@ -21,6 +21,7 @@ WAYS = {  # what it is, precision
     "eager": ("limit: PyTorch, samples on the device, eager", "bf16"),
     "graph": ("limit: the same, each step a CUDA graph", "bf16"),
     "compiled": ("limit: the same, compiled", "bf16"),
+    "compiled_graph": ("limit: the same, compiled, each step a CUDA graph", "bf16"),
     "eager_fp32": ("limit: PyTorch, samples on the device, eager", "fp32"),
     "graph_fp32": ("limit: the same, each step a CUDA graph", "fp32"),
     "graph_0": ("limit: the same, no dropout", "bf16"),

@@ -1,4 +1,4 @@
-"""A workload in this process, with somebody told of each step's end: turns.py and pairs.py measure so.
+"""A workload in this process, with somebody told of each step's end: turns.py and relay.py measure so.
 
 `shortest` is a training of very short steps, the others are those of tests/workloads.
 """

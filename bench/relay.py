@@ -1,0 +1,116 @@
+"""One of several like trainings that take turns, some steps each, while the others stand still; halfway something happens to it. overhead.py runs all of them.
+
+Usage: relay.py nothing|windows|bare_cupti WORKLOAD SECONDS OUTPUT MINE NEXT [first], MINE and NEXT being pipes. What windows leave behind shows in how the pace of a training that had
+some relates to that of one that had none, before and after them: a machine changes its own pace over minutes, but not between neighbouring turns. All run on one CPU, the same:
+on which ones their threads happen to be makes processes differ. Of each turn the shortest step counts: what stays behind lengthens all of them, what only interrupts one does not.
+"""
+
+import json
+import os
+import pathlib
+import select
+import sys
+import threading
+
+import training
+from switches import SWITCHES
+
+WARM_UP, SETTLE = 60, 2  # steps
+TURN_NS, LEAST_STEPS = 40_000_000, 3
+WINDOWS, WINDOW_STEPS = 12, 20
+HAPPENS = {"nothing": [], "windows": ["times", "causes"], "bare_cupti": ["bare_cupti"]}  # by turns
+LOST_S = 90  # so long nobody waits for the others
+GO, END = b".", b"e"
+
+
+class Runner:
+    """Told of each step's end, it stands still while it is not its turn, and keeps the shortest step of each of its turns in microseconds."""
+
+    def __init__(self, happens, mine, following, is_first, seconds):
+        self.happens, self.is_first, self.alone = happens, is_first, False
+        self.mine, self.following = (os.open(pipe, os.O_RDWR) for pipe in (mine, following))
+        self.half_ns = seconds * 1e9 / 2
+        self.steps = self.size = 0
+        self.began = self.last = 0
+        self.lengths, self.turns, self.half = [], [], None  # the last is how many turns were before it happened
+        self.left = []  # what is still to be turned: (switch, on)
+
+    def step_ended(self):
+        if self.alone:
+            return
+        self.steps += 1
+        before, self.last = self.last, training.drained_ns()
+        self.lengths.append((self.last - before) / 1e3)
+        if not self.size:
+            self.warm_up()
+        elif self.left:
+            self.let_it_happen()
+        elif self.steps == SETTLE + self.size:
+            self.turns.append(min(self.lengths[-self.size:]))
+            if self.half is None and self.last - self.began > self.half_ns:
+                self.begin_halfway()
+            else:
+                self.pass_on()
+
+    def warm_up(self):
+        if self.steps == WARM_UP:
+            paces = sorted(self.lengths[WARM_UP // 2:])
+            self.size = max(LEAST_STEPS, int(TURN_NS / 1e3 / paces[len(paces) // 2]))
+            if not self.is_first:
+                self.wait()
+            self.pass_on()  # once around, and all are warm
+            self.began = self.last
+
+    def begin_halfway(self):
+        self.half = len(self.turns)
+        switches = [SWITCHES[name]() for name in HAPPENS[self.happens]] or [None]
+        self.left = [(switches[place % len(switches)], on) for place in range(WINDOWS) for on in (True, False)]
+        self.steps = 0
+
+    def let_it_happen(self):
+        if self.steps % WINDOW_STEPS == 0:
+            switch, on = self.left.pop(0)
+            if switch:
+                switch.turn(on)
+            if not self.left:
+                self.pass_on()
+
+    def pass_on(self):
+        self.tell(GO)
+        self.wait()
+        self.steps, self.lengths, self.last = 0, [], training.drained_ns()
+
+    def tell(self, word):
+        os.write(self.following, word)
+
+    def wait(self):
+        ready = select.select([self.mine], [], [], LOST_S)[0]
+        if not ready or os.read(self.mine, 1) == END:
+            self.over()
+
+    def over(self):
+        """Nobody has to wait any more."""
+        if not self.alone:
+            self.alone = True
+            self.tell(END)
+
+
+def main():
+    happens, name, seconds, output, mine, following, *first = sys.argv[1:]
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    have_a_thread()
+    runner = Runner(happens, mine, following, bool(first), float(seconds))
+    device = training.train(name, float(seconds), runner.step_ended)
+    runner.over()
+    pathlib.Path(output).write_text(json.dumps({"device": device, "turns": runner.turns, "half": runner.half}), encoding="utf-8")
+
+
+def have_a_thread():
+    """The C library takes shortcuts in a process that never had a second thread, which trainings have: one on a CPU, by one thread, would lose them by its first window."""
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+
+
+if __name__ == "__main__":
+    main()
