@@ -192,7 +192,10 @@ Proposal loader_workers(const Situation& now) {
   const auto* loader = now.facts.training_loader();
   const auto count = workers(now);
   if (loader == nullptr || loader->iterable || loader->num_workers.value_or(0) >= count) return std::nullopt;
-  return for_finding(now, "loader-workers", {{"count", std::to_string(count)}});
+  Settings settings{{"count", std::to_string(count)}};
+  // Workers that the program does not have yet are not to be started in every epoch.
+  if (loader->num_workers.value_or(0) == 0) settings["persistent"] = "true";
+  return for_finding(now, "loader-workers", std::move(settings));
 }
 
 Proposal loader_prefetch(const Situation& now) {

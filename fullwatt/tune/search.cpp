@@ -39,6 +39,7 @@ std::string why_not(const model::Trial& trial, const std::string& fix) {
   if (state != trial.fixes.end() && state->state == "refused") return state->text;
   if (!trial.failure.empty()) return trial.failure;
   if (state == trial.fixes.end()) return "it was not applied";
+  if (state->state == "waiting") return "not in force by the end: it waits " + state->text;
   return state->state == "in-force" ? std::string() : state->text;
 }
 

@@ -73,7 +73,7 @@ void for_loader(const model::PlannedFix& fix, const explain::ProcessFacts& facts
   const auto setting = [&](const char* name) { return fix.settings.contains(name) ? fix.settings.at(name) : ""; };
   if (fix.id == "loader-workers") add("num_workers", setting("count"));
   if (fix.id == "loader-prefetch") add("prefetch_factor", setting("factor"));
-  if (fix.id == "loader-persistent") add("persistent_workers", "True");
+  if (fix.id == "loader-persistent" || setting("persistent") == "true") add("persistent_workers", "True");
   if (fix.id == "loader-pinned") add("pin_memory", "True");
 }
 

@@ -241,7 +241,7 @@ void read_folder(model::Trial& trial) {
   if (trainer != nullptr) {
     measure(*run, *trainer, trial);
   } else if (trial.failure.empty()) {
-    trial.failure = "it made no training step";
+    trial.failure = "it made no training step; behind -- belongs the command that trains";
   }
 }
 

@@ -4,6 +4,7 @@ import functools
 import math
 import unittest
 
+import numpy
 import torch
 
 from support import ROOT  # noqa: F401  (the agent's path)
@@ -175,6 +176,15 @@ class FingerprintTest(unittest.TestCase):
         with torch.inference_mode():
             data.values = torch.ones(2)  # has no count of its changes
         self.assertFalse(self.changed(data, lambda: None))
+
+    def test_arrays_that_change_in_place_are_seen(self):
+        data = Data()
+        for array in (numpy.zeros(5), numpy.zeros((100, 100))[::2, ::3], numpy.array(["a", "b"]), numpy.array(2.0)):
+            data.values = array
+            self.assertTrue(self.changed(data, lambda: array.__setitem__(Ellipsis, "1")), array.dtype)
+        for array in (numpy.zeros(0), numpy.array([None, int])):  # nothing to see
+            data.values = array
+            self.assertFalse(self.changed(data, lambda: None))
 
     def test_what_functions_have_caught_is_seen(self):
         strength, transform = 1, Transform()

@@ -294,69 +294,6 @@ print([group.get('fused') for group in optimizer.param_groups])
         self.assert_refused(outcome, "fused-optimizer", "RMSprop has no fused form")
 
 
-class LoadersTest(FixCase):
-    LOADER = """
-loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
-for epoch in range(2):
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss = loss_of(x, y)
-        loss.backward()
-        optimizer.step()
-        print("%.17g" % loss.item())
-"""
-
-    def test_workers_come_and_the_losses_stay(self):
-        plain = self.train([], MODEL + self.LOADER)
-        fixes = [{"id": "loader-workers", "count": 2}, {"id": "loader-prefetch", "factor": 4}, "loader-persistent"]
-        outcome = self.train(fixes, MODEL + self.LOADER + "print(loader.num_workers, loader.prefetch_factor, loader.persistent_workers)")
-        lines = outcome.out.strip().split("\n")
-        self.assertEqual(lines[:-1], plain.out.strip().split("\n"))
-        self.assertEqual(lines[-1], "2 4 True")
-        for name in ("loader-workers", "loader-prefetch", "loader-persistent"):
-            self.assert_in_force(outcome, name)
-
-    def test_an_evaluations_loader_stays(self):
-        outcome = self.train([{"id": "loader-workers", "count": 2}], MODEL + self.LOADER + """
-other = torch.utils.data.DataLoader(data, batch_size=4)
-with torch.no_grad():
-    for x, y in other:
-        loss_of(x, y)
-print(other.num_workers)
-""")
-        self.assertEqual(outcome.out.split()[-1], "0")
-
-    def test_data_that_processes_cannot_share_is_refused(self):
-        iterable = """
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        return iter([data[i] for i in range(64)])
-loader = torch.utils.data.DataLoader(Stream(), batch_size=4)
-""" + self.LOADER.split("\n", 2)[2]
-        outcome = self.train([{"id": "loader-workers", "count": 2}], MODEL + iterable)
-        self.assert_refused(outcome, "loader-workers", "iterable")
-        opened = """
-class Opened(torch.utils.data.Dataset):
-    def __init__(self):
-        self.file = open(__file__)
-    def __len__(self):
-        return 64
-    def __getitem__(self, i):
-        return data[i]
-loader = torch.utils.data.DataLoader(torch.utils.data.Subset(Opened(), range(64)), batch_size=4)
-""" + self.LOADER.split("\n", 2)[2]
-        outcome = self.train([{"id": "loader-workers", "count": 2}], MODEL + opened)
-        self.assert_refused(outcome, "loader-workers", "TextIOWrapper")
-
-    def test_without_a_gpu_nothing_of_it_is_tried(self):
-        if torch.cuda.is_available():
-            self.skipTest("there is a GPU")
-        fixes = ["loader-pinned", "non-blocking", "backward-inline"]
-        outcome = self.train(fixes, MODEL + self.LOADER)
-        for name in fixes:
-            self.assert_refused(outcome, name, "no GPU")
-
-
 class CacheTest(FixCase):
     DATA = """
 import torch

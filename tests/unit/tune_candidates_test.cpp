@@ -164,5 +164,18 @@ TEST(TuneCandidatesTest, WhatWasMeasuredCountsMoreThanWhereSettingsBegin) {
   EXPECT_EQ(find(found, "loader-workers").fix.settings.at("count"), "11");
 }
 
+TEST(TuneCandidatesTest, WorkersOfALoaderWithoutAnyAreKeptOverEpochs) {
+  auto training = image_training("cuda:0");
+  training.find("loader-workers-zero");
+  training.find("loader-workers-too-few");
+  const auto settings = [&] {
+    return find(candidates({training.explanation, training.facts, 64, 64ULL << 30}), "loader-workers").fix.settings;
+  };
+  training.facts.loaders[0].num_workers = 0;
+  EXPECT_EQ(settings().at("persistent"), "true");
+  training.facts.loaders[0].num_workers = 1;
+  EXPECT_FALSE(settings().contains("persistent")) << "how they live is the program's own choice";
+}
+
 }  // namespace
 }  // namespace fullwatt::tune

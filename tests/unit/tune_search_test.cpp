@@ -33,7 +33,7 @@ class Program {
     double ms = 100;
     for (const auto& fix : plan.fixes) {
       ms *= factor(fix.id, plan);
-      trial.fixes.push_back({fix.id, fix.id == refused ? "refused" : "in-force", "as planned", {}});
+      trial.fixes.push_back({fix.id, state_of(fix.id), "as planned", {}});
       if (fix.id == broken) trial.failure = "exit code 1";
     }
     trial.step_ms.assign(10, ms);
@@ -50,13 +50,13 @@ class Program {
     for (const auto& fix : turning.fixes) {
       if (trial.turns.size() == ends_after) return trial;
       turned.push_back(fix.id);
-      trial.fixes.push_back({fix.id, fix.id == refused ? "refused" : "in-force", "as planned", {}});
+      trial.fixes.push_back({fix.id, state_of(fix.id), "as planned", {}});
       trial.turns.push_back({.id = fix.id});
       if (fix.id == broken) {
         trial.failure = "exit code 1";
         return trial;
       }
-      if (fix.id == refused) continue;
+      if (state_of(fix.id) != "in-force") continue;
       const auto with = ms * factor(fix.id, plan);
       trial.turns.back() = {fix.id, with < ms, {ms, ms, ms}, {with, with, with}, 0};
       if (with < ms) {
@@ -68,6 +68,7 @@ class Program {
   }
 
   std::string refused;
+  std::string waiting;  ///< the program ends before it is applied
   std::string broken;
   std::string opener;  ///< nothing else pays without it
   std::vector<std::string> turned;
@@ -78,6 +79,9 @@ class Program {
   int looks = 0;
 
  private:
+  std::string state_of(const std::string& fix) const {
+    return fix == refused ? "refused" : fix == waiting ? "waiting" : "in-force";
+  }
   double measured_ms(const model::Plan& plan) {
     double ms = 100;
     for (const auto& fix : plan.fixes) ms *= factor(fix.id, plan);
@@ -177,6 +181,12 @@ TEST(TuneSearchTest, AFixThatIsNotInForceIsDroppedWithItsReason) {
   const auto tuning = search_in(program);
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
   EXPECT_EQ(entry(tuning, "bf16").reason, "as planned");
+}
+
+TEST(TuneSearchTest, AFixThatTheProgramNeverReachedSaysWhatItWaitsFor) {
+  Program program({{"fused-optimizer", 0.5}}, {candidate("fused-optimizer")});
+  program.waiting = "fused-optimizer";
+  EXPECT_EQ(entry(search_in(program), "fused-optimizer").reason, "not in force by the end: it waits as planned");
 }
 
 TEST(TuneSearchTest, OneThatBreaksTheProgramIsLeftOutAndTheOthersGoOn) {

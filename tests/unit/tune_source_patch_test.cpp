@@ -48,7 +48,7 @@ TEST(SourcePatch, EveryFixGoesToItsPlace) {
                 {"bf16", {}, {}},
                 {"cudnn-benchmark", {}, {}},
                 {"fused-optimizer", {}, {}},
-                {"loader-workers", {{"count", "8"}}, {}},
+                {"loader-workers", {{"count", "8"}, {"persistent", "true"}}, {}},
                 {"loader-pinned", {}, {}}};
   const auto known = facts();
   const auto patched = patch_source(plan, {known, kNoSettings, "train.py"}, read);
@@ -65,6 +65,7 @@ TEST(SourcePatch, EveryFixGoesToItsPlace) {
             "loader = DataLoader(\n"
             "    data,\n"
             "    num_workers=8,\n"
+            "    persistent_workers=True,\n"
             "    pin_memory=True,\n"
             ")\n"
             "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)\n");

@@ -1,6 +1,7 @@
 """Fixes of the data loader: set when an epoch begins, since a program may build its loaders in any way."""
 
 from ..weak import Known
+from .cache.fingerprint import fingerprint
 
 
 class Loaders:
@@ -12,7 +13,7 @@ class Loaders:
         self._report = tools.report
         self._changes = {}
         self._seen = Known()
-        self._was_renewed = Known()  # loaders that made a new iterator in every epoch before
+        self._kept = Known()  # of loaders that keep their workers and did not before, what the data set looked like when these started
 
     def add(self, name, change):
         """`change(loader)` gives the settings to put into the loader, or why it must stay."""
@@ -30,8 +31,8 @@ class Loaders:
             if loaders._seen.get(self) is None and loaders._torch.is_grad_enabled():
                 loaders._seen.put(self, True)
                 tools.agent.attempt(loaders._change, self)
-            elif self._iterator is not None and loaders._was_renewed.get(self):
-                draw_seed(loaders._torch, self)
+            elif self._iterator is not None and loaders._kept.get(self) is not None:
+                tools.agent.attempt(loaders._begin_epoch, self)
             return original(self)
 
         return __iter__
@@ -47,8 +48,17 @@ class Loaders:
                 continue
             self._tools.as_written.change(loader, answer)
             if answer.get("persistent_workers"):
-                self._was_renewed.put(loader, True)
+                self._kept.put(loader, fingerprint(self._torch, loader.dataset, loader.collate_fn))
             self._report.in_force(name, ", ".join("%s=%s" % item for item in answer.items()))
+
+    def _begin_epoch(self, loader):
+        """Workers that were kept have the data set as it was when they started; where the program has changed it since, new ones are started, as without the fix."""
+        now = fingerprint(self._torch, loader.dataset, loader.collate_fn)
+        if now == self._kept.get(loader):
+            draw_seed(self._torch, loader)
+        else:
+            loader._iterator = None
+            self._kept.put(loader, now)
 
 
 def draw_seed(torch, loader):
@@ -59,6 +69,7 @@ def draw_seed(torch, loader):
 def workers(tools, entry):
     """More processes, or fewer, that fetch samples."""
     count = int(entry["count"])
+    is_kept = entry.get("persistent", False)
 
     def change(torch, loader):
         why = why_no_workers(torch, loader)
@@ -69,6 +80,8 @@ def workers(tools, entry):
         changed = {"num_workers": count}
         if loader.num_workers == 0:
             changed["prefetch_factor"] = loader.prefetch_factor or 2
+        if is_kept and not loader.persistent_workers and not follows_epochs(loader):
+            changed["persistent_workers"] = True
         return changed
 
     tools.loaders.add("loader-workers", change)
@@ -105,11 +118,16 @@ def persistent(tools, _):
             return "the loader has no workers"
         if loader.persistent_workers:
             return "its workers are persistent already"
-        if hasattr(loader.dataset, "set_epoch"):
+        if follows_epochs(loader):
             return "its data set changes with the epoch, which persistent workers would not see"
         return {"persistent_workers": True}
 
     tools.loaders.add("loader-persistent", change)
+
+
+def follows_epochs(loader):
+    """Whether the program tells its data set about epochs."""
+    return hasattr(loader.dataset, "set_epoch")
 
 
 SHARED_HANDLES = ("h5py", "sqlite3", "lmdb", "zipfile", "tarfile", "_io")  # a fork shares their place in the file

@@ -3,16 +3,17 @@
 import collections
 import functools
 import itertools
+import sys
 import types
 
 DEPTH = 6  # a Subset's data set, its transform, the list in that, one of it, its attribute: 5
 MOST_ITEMS = 2000  # at 1 to 3 microseconds each
-MOST_PARTS = 64  # of one list or dictionary, so that a long one leaves room for what comes after it
+MOST_PARTS = 64  # of one list, dictionary or array, so that a long one leaves room for what comes after it
 PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 
 class Fingerprint:
-    """Plain values as they are, tensors with the number of changes made in place, everything else by its identity."""
+    """Plain values as they are, tensors with the number of changes made in place, NumPy's arrays with some of their numbers, everything else by its identity."""
 
     def __init__(self, items, kept):
         self._items = items
@@ -50,10 +51,13 @@ def walk(torch, things):
 
 
 def version_of(torch, value):
-    """How often a tensor was changed in place; None for other things and for tensors that do not count."""
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_inference():
-        return None
-    return value._version
+    """How often a tensor was changed in place, or some numbers of an array, which does not count; None for other things. What is mapped from a file is not read."""
+    kind, numpy = type(value), sys.modules.get("numpy")
+    if kind in (torch.Tensor, torch.nn.Parameter) and not value.is_inference():
+        return value._version
+    if numpy is not None and kind is numpy.ndarray and not value.dtype.hasobject and type(value.base) is not numpy.memmap:
+        return value.flat[:: value.size // MOST_PARTS + 1].tobytes()
+    return None
 
 
 def parts_of(value):
