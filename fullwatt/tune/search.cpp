@@ -199,8 +199,9 @@ class Search {
       return {};
     }
     std::vector<model::TriedFix> left;
-    const bool got_on =
-        std::ranges::any_of(trial.turns, is_measured) || (!trial.failure.empty() && !trial.turns.empty());
+    const bool gets_shorter_turns = program_is_short && !turning.program_is_short;
+    const bool got_on = std::ranges::any_of(trial.turns, is_measured) || gets_shorter_turns ||
+                        (!trial.failure.empty() && !trial.turns.empty());
     for (auto& tried : open) {
       const auto turn = std::ranges::find(trial.turns, tried.fix.id, &model::Turn::id);
       const bool is_begun = turn != trial.turns.end();

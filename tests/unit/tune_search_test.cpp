@@ -52,6 +52,7 @@ class Program {
       turned.push_back(fix.id);
       trial.fixes.push_back({fix.id, state_of(fix.id), "as planned", {}});
       trial.turns.push_back({.id = fix.id});
+      if (is_brief && !turning.program_is_short) return trial;
       if (fix.id == broken) {
         trial.failure = "exit code 1";
         return trial;
@@ -74,6 +75,7 @@ class Program {
   std::vector<std::string> turned;
   bool one_by_one = false;       ///< each look shows one candidate more
   std::size_t ends_after = 100;  ///< turns of one start
+  bool is_brief = false;         ///< it ends before a single fix has had its turns, unless these are short
   std::vector<bool> was_short;   ///< as each start with turns was told
   int starts = 0;
   int looks = 0;
@@ -209,6 +211,13 @@ TEST(TuneSearchTest, AProgramThatEndsEarlyIsStartedAgainForTheRest) {
   EXPECT_EQ(program.was_short, (std::vector{false, true, true}));
   program.ends_after = 0;
   EXPECT_EQ(entry(search_in(program), "tf32").reason, "it was not applied");
+}
+
+TEST(TuneSearchTest, AProgramThatEndsBeforeAnyTurnIsOverGetsShorterOnes) {
+  Program program({{"tf32", 0.5}, {"channels-last", 0.5}}, {candidate("tf32"), candidate("channels-last")});
+  program.is_brief = true;
+  EXPECT_EQ(search_in(program).plan.fixes.size(), 2U);
+  EXPECT_EQ(program.was_short, (std::vector{false, true}));
 }
 
 TEST(TuneSearchTest, WhatCannotStandBesideAKeptFixIsNotTried) {
