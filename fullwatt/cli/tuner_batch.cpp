@@ -64,21 +64,35 @@ bool Tuner::may_change_batch() const {
   return std::ranges::find(options_.allow, "batch") != options_.allow.end();
 }
 
-/// The program as it is has no room for its batch: cut into parts it may have. The last start is the answer.
+/// The program as it is has no room for its batch: cut into parts it may have. Two small ones tell what larger ones
+/// take, so that none is tried that is not expected to fit; where there are no figures, each is half of the one before.
+/// The start with the fewest parts is the answer.
 model::Trial Tuner::start_in_parts(model::Trial whole) {
   if (!may_change_batch()) {
     say("the program has no room for its batch; with --allow batch it is tried in parts");
     return whole;
   }
-  constexpr int kMostParts = 32;
-  for (int parts = 2; parts <= kMostParts && !is_interrupted(); parts *= 2) {
+  constexpr std::uint64_t kMostParts = 32;
+  auto best = std::move(whole);
+  std::vector<tune::BatchProbe> probes;
+  for (auto parts = kMostParts; parts > 1 && !is_interrupted();) {
     say(fmt::format("the program has no room for its batch: tries it in {} parts", parts));
-    needed_.fixes = {{"accumulation", {{"parts", std::to_string(parts)}}, std::nullopt}};
-    auto trial = start({.plan = needed_, .steps = kFirstSteps, .limit = kFirstLimit});
-    if (!tune::is_out_of_memory(trial.failure)) return trial;
+    model::Plan plan;
+    plan.fixes = {{"accumulation", {{"parts", std::to_string(parts)}}, std::nullopt}};
+    auto trial = start({.plan = plan, .steps = kFirstSteps, .limit = kFirstLimit});
+    if (ran_out_of_memory(trial)) break;
+    needed_ = plan;
+    best = std::move(trial);
+    if (!best.failure.empty()) break;
+    const auto batch = static_cast<std::uint64_t>(std::lround(best.samples_per_step));
+    if (batch > 0) parts = std::min(parts, batch);  // there are no more than samples
+    probes.push_back({.batch = batch / parts, .peak_bytes = static_cast<std::uint64_t>(training_bytes(best))});
+    const bool can_tell = best.memory && batch > 0 && probes.size() > 1 && tune::memory_line(probes).sample_bytes > 0;
+    const auto fewest = can_tell ? tune::fewest_parts(batch, probes, usable_memory(best)) : parts / 2;
+    if (fewest >= parts) break;
+    parts = fewest;
   }
-  needed_.fixes.clear();
-  return whole;
+  return best;
 }
 
 /// A larger batch on top of the plan, if it is faster by the sample.

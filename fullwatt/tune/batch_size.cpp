@@ -162,6 +162,13 @@ Accumulation accumulate(std::uint64_t effective, std::uint64_t largest) {
   return {effective / steps, steps};
 }
 
+std::uint64_t fewest_parts(std::uint64_t batch, std::span<const BatchProbe> smaller, std::uint64_t usable) {
+  const auto largest = largest_batch(memory_line(smaller), usable);
+  std::uint64_t parts = 2;
+  while (parts < batch && (batch + parts - 1) / parts > largest) parts *= 2;
+  return parts;
+}
+
 BatchPrediction predict_batch(std::span<const BatchProbe> probes, std::uint64_t batch) {
   BatchPrediction prediction{.batch = batch};
   if (probes.empty()) return prediction;

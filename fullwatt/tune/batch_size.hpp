@@ -70,6 +70,10 @@ struct Accumulation {
 /// The fewest equal parts, each no larger than `largest`, that make the same step: one of `effective` samples.
 Accumulation accumulate(std::uint64_t effective, std::uint64_t largest);
 
+/// Of a batch that has no room as a whole: the fewest parts, 2, 4, 8 and so on, that are expected to have it, from
+/// smaller parts that were tried.
+std::uint64_t fewest_parts(std::uint64_t batch, std::span<const BatchProbe> smaller, std::uint64_t usable);
+
 /// From the batches that were tried.
 BatchPrediction predict_batch(std::span<const BatchProbe> probes, std::uint64_t batch);
 

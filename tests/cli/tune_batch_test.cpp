@@ -2,6 +2,7 @@
 
 #include "tests/support/temp_folder.hpp"
 #include "tests/support/watched_test.hpp"
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fullwatt/base/text.hpp"
@@ -135,6 +136,27 @@ TEST_F(TuneBatchTest, TheBatchGrowsUntilTheProgramsShareOfTheTrainedCardIsFull) 
   EXPECT_EQ(tuning["batches"][3]["predicted_bytes"], 5e8 + 72 * 4e7);
   EXPECT_EQ(tuning["tried"].back()["fix"]["settings"]["size"], "72");
   EXPECT_EQ(tuning["tried"].back()["caveat"], "") << "nothing normalises by the batch";
+}
+
+/// 160 samples take 6.9 GB, and a fifth of the 4 GiB stays free for longer ones.
+TEST_F(TuneBatchTest, ABatchWithoutRoomIsCutIntoThePartsThatWerePredictedToHaveIt) {
+  std::string program(kOnSmallCard);
+  const auto replace = [&](const std::string& what, const std::string& by) {
+    program.replace(program.find(what), what.size(), by);
+  };
+  replace("batch_size=10", "batch_size=160");
+  replace("time.sleep(0.03)", "time.sleep(0.002)");
+  replace("step % 20 == 10", "False");  // it would be in the midst of a step
+  const auto result = tune(program);
+  if (contains(result.out, "Trials need")) GTEST_SKIP() << result.out;
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  for (const auto* parts : {"32", "16", "4"})
+    EXPECT_TRUE(contains(result.err, fmt::format("tries it in {} parts", parts))) << parts << "\n" << result.err;
+  for (const auto* parts : {"8", "2"})
+    EXPECT_FALSE(contains(result.err, fmt::format("tries it in {} parts", parts))) << parts << "\n" << result.err;
+  const auto tuning = model::Json::parse(result.out);
+  EXPECT_EQ(tuning["plan"]["fixes"][0]["id"], "accumulation") << tuning["plan"];
+  EXPECT_EQ(tuning["plan"]["fixes"][0]["settings"]["parts"], "4") << tuning["plan"];
 }
 
 }  // namespace

@@ -200,6 +200,15 @@ base::Result<BatchProbe> probed(const BatchPrediction& asked) {
   return BatchProbe{asked.batch, static_cast<std::uint64_t>(1e9 + 1e7 * samples), samples / (1 + 0.01 * samples)};
 }
 
+TEST(BatchSize, ABatchWithoutRoomIsCutIntoTheFewestPartsThatHaveIt) {
+  std::vector<BatchProbe> smaller;
+  for (const std::uint64_t batch : {32, 64}) smaller.push_back(*probed({.batch = batch}));
+  EXPECT_EQ(fewest_parts(1024, smaller, 7'000'000'000), 2U);
+  EXPECT_EQ(fewest_parts(1024, smaller, 6'000'000'000), 4U) << "512 samples take 6.12 GB";
+  EXPECT_EQ(fewest_parts(1024, smaller, 1'700'000'000), 16U);
+  EXPECT_EQ(fewest_parts(1024, smaller, 1'000'000'000), 1024U) << "nothing fits";
+}
+
 TEST(BatchSize, AFailureAtTheStartIsTold) {
   const auto choice = find_batch(
       [](const auto&) -> base::Result<BatchProbe> { return base::fail(base::Error::Kind::unavailable, "no GPU"); }, 8,
