@@ -1,6 +1,7 @@
 #include "fullwatt/tune/counted_watts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace fullwatt::tune {
@@ -13,6 +14,9 @@ constexpr int kLeastIntervals = 10;
 constexpr double kWhole = 0.999;
 /// Below this, turns and intervals go together too much to be told apart.
 constexpr double kLeastDeterminant = 1e-3;
+/// A difference of less than so many of its standard errors may be the counter's: it jumps (200 W from one interval to
+/// the next, seen on an H200).
+constexpr double kCertain = 2;
 
 /// Between two looks at the counter, by the times that it showed.
 struct Interval {
@@ -53,19 +57,24 @@ class Mixture {
     with_ += weight * with_share * with_share;
     without_watts_ += weight * without_share * watts;
     with_watts_ += weight * with_share * watts;
+    squares_ += weight * watts * watts;
     weight_ += weight;
     ++count_;
   }
   std::optional<model::TurnWatts> solved() const {
     const auto determinant = without_ * with_ - both_ * both_;
     if (count_ < kLeastIntervals || determinant < kLeastDeterminant * weight_ * weight_) return std::nullopt;
-    return model::TurnWatts{.without = (without_watts_ * with_ - with_watts_ * both_) / determinant,
-                            .with = (with_watts_ * without_ - without_watts_ * both_) / determinant};
+    const model::TurnWatts watts{.without = (without_watts_ * with_ - with_watts_ * both_) / determinant,
+                                 .with = (with_watts_ * without_ - without_watts_ * both_) / determinant};
+    const auto left = std::max(0.0, squares_ - watts.without * without_watts_ - watts.with * with_watts_);
+    const auto error = std::sqrt(left / (count_ - 2) * (without_ + with_ + 2 * both_) / determinant);
+    if (std::abs(watts.with - watts.without) < kCertain * error) return std::nullopt;
+    return watts;
   }
 
  private:
   double without_ = 0, both_ = 0, with_ = 0;
-  double without_watts_ = 0, with_watts_ = 0;
+  double without_watts_ = 0, with_watts_ = 0, squares_ = 0;
   double weight_ = 0;
   int count_ = 0;
 };
