@@ -80,6 +80,7 @@ void loader(const Json& json, ProcessFacts& facts) {
                        .pin_memory = lenient::flag(json, "pin_memory"),
                        .prefetch_factor = lenient::integer<int>(json, "prefetch_factor"),
                        .persistent_workers = lenient::flag(json, "persistent_workers"),
+                       .follows_epochs = lenient::flag(json, "follows_epochs").value_or(false),
                        .drop_last = lenient::flag(json, "drop_last"),
                        .shuffle = loose(json, "shuffle"),
                        .batches = lenient::integer<std::uint64_t>(json, "batches"),

@@ -34,6 +34,7 @@ struct LoaderFact {
   std::optional<bool> pin_memory;
   std::optional<int> prefetch_factor;
   std::optional<bool> persistent_workers;
+  bool follows_epochs = false;  ///< its data set has `set_epoch`
   std::optional<bool> drop_last;
   std::string shuffle;  ///< the sampler's class
   std::optional<std::uint64_t> batches;

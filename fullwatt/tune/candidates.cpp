@@ -194,7 +194,7 @@ Proposal loader_workers(const Situation& now) {
   if (loader == nullptr || loader->iterable || loader->num_workers.value_or(0) >= count) return std::nullopt;
   Settings settings{{"count", std::to_string(count)}};
   // Workers that the program does not have yet are not to be started in every epoch.
-  if (loader->num_workers.value_or(0) == 0) settings["persistent"] = "true";
+  if (loader->num_workers.value_or(0) == 0 && !loader->follows_epochs) settings["persistent"] = "true";
   return for_finding(now, "loader-workers", std::move(settings));
 }
 

@@ -179,12 +179,18 @@ def loader_fact(torch, loader):
         "pin_memory": bool(loader.pin_memory),
         "prefetch_factor": getattr(loader, "prefetch_factor", None),
         "persistent_workers": bool(getattr(loader, "persistent_workers", False)),
+        "follows_epochs": follows_epochs(loader),
         "drop_last": bool(getattr(loader, "drop_last", False)),
         "shuffle": type(getattr(loader, "sampler", None)).__name__,
         "batches": batches(torch, loader),
         "context": context.get_start_method() if context is not None else None,
         "collate": getattr(collate, "__name__", type(collate).__name__),
     }
+
+
+def follows_epochs(loader):
+    """Whether the program tells its data set about epochs: workers that live through them would not hear of it."""
+    return hasattr(loader.dataset, "set_epoch")
 
 
 def length(dataset):

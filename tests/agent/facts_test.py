@@ -89,7 +89,7 @@ class FactsTest(Case):
     def test_loader(self):
         self.assert_fact(
             "loader", id=0, site=self.site("loader = "), dataset="TensorDataset", dataset_length=12, iterable=False, batch_size=6,
-            num_workers=0, pin_memory=False, persistent_workers=False, drop_last=True, shuffle="RandomSampler", batches=2,
+            num_workers=0, pin_memory=False, persistent_workers=False, follows_epochs=False, drop_last=True, shuffle="RandomSampler", batches=2,
             collate="default_collate",
         )  # fmt: skip
 

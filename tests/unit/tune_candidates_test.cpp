@@ -173,6 +173,9 @@ TEST(TuneCandidatesTest, WorkersOfALoaderWithoutAnyAreKeptOverEpochs) {
   };
   training.facts.loaders[0].num_workers = 0;
   EXPECT_EQ(settings().at("persistent"), "true");
+  training.facts.loaders[0].follows_epochs = true;
+  EXPECT_FALSE(settings().contains("persistent")) << "workers that were kept would not hear of epochs";
+  training.facts.loaders[0].follows_epochs = false;
   training.facts.loaders[0].num_workers = 1;
   EXPECT_FALSE(settings().contains("persistent")) << "how they live is the program's own choice";
 }

@@ -1,5 +1,6 @@
 """Fixes of the data loader: set when an epoch begins, since a program may build its loaders in any way."""
 
+from ..describe import follows_epochs
 from ..weak import Known
 from .cache.fingerprint import fingerprint
 
@@ -123,11 +124,6 @@ def persistent(tools, _):
         return {"persistent_workers": True}
 
     tools.loaders.add("loader-persistent", change)
-
-
-def follows_epochs(loader):
-    """Whether the program tells its data set about epochs."""
-    return hasattr(loader.dataset, "set_epoch")
 
 
 SHARED_HANDLES = ("h5py", "sqlite3", "lmdb", "zipfile", "tarfile", "_io")  # a fork shares their place in the file
