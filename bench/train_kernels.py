@@ -1,7 +1,6 @@
 """What the GPU's time of a keypoint step is spent on: by PyTorch, by torch.compile, and by fullwatt train with and without its fused kernels.
 
-Usage: train_kernels.py FULLWATT FULLWATT_TRAIN --keypoint DATA [--seconds S] [--commit ID]. Each way runs under `fullwatt run`, whose windows record every kernel; the
-optimiser's kernels, of which all ways have the same, tell how many steps a window of fullwatt train holds.
+Usage: train_kernels.py FULLWATT FULLWATT_TRAIN --keypoint DATA [--seconds S] [--commit ID]. Each way runs under `fullwatt run`, whose windows record every kernel.
 """
 
 import argparse
@@ -61,7 +60,7 @@ def trace_of(options, command):
 
 
 def counted(events):
-    """Milliseconds and kernels by group, and the steps of all windows together where they are known."""
+    """Milliseconds and kernels by group, and the steps of all windows together."""
     gpus = {event["pid"] for event in events if event["ph"] == "M" and event["name"] == "process_name" and event["args"]["name"].startswith("GPU ")}
     sums = {group: [0.0, 0] for group in GROUPS}
     for event in events:
@@ -74,14 +73,11 @@ def counted(events):
 
 
 def per_step(found):
-    """Milliseconds of a step by group. Ways whose steps nobody counted have as many kernels of the optimiser in a step as the others."""
-    known = next(way for way in found.values() if way["steps"])
-    optimiser = known["sums"][OPTIMISER][1] / known["steps"]
-    table = {}
+    """Milliseconds of a step by group."""
     for name, way in found.items():
-        steps = way["steps"] or way["sums"][OPTIMISER][1] / optimiser
-        table[name] = {group: ms / steps for group, (ms, _) in way["sums"].items()}
-    return table
+        if not way["steps"] or not way["sums"][OPTIMISER][1]:
+            raise SystemExit(f"{name}: {way['steps']} steps were recorded, with {way['sums'][OPTIMISER][1]} kernels of the optimiser")
+    return {name: {group: ms / way["steps"] for group, (ms, _) in way["sums"].items()} for name, way in found.items()}
 
 
 def text_of(table, head):
@@ -105,7 +101,10 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
     options.fullwatt, options.program, options.keypoint = options.fullwatt.resolve(), options.program.resolve(), options.keypoint.resolve()
-    found = {name: counted(trace_of(options, command)) for name, command in ways(options).items()}
+    found = {}
+    for name, command in ways(options).items():
+        found[name] = counted(trace_of(options, command))
+        print(f"{name}: {found[name]}", flush=True)
     text = text_of(per_step(found), running.machine(options.commit, options.fullwatt))
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "train_kernels.md").write_text(text, encoding="utf-8")

@@ -165,7 +165,8 @@ void Accelerator::begin_random_anew() {
   if (!device_.is_cuda() || !has_recurrent_dropout(network_)) return;
   auto generator = at::globalContext().defaultGenerator(device_);
   generator.set_state(generator.get_state());
-  graph_.reset();  // the dropout of before is in it
+  graph_.reset();                 // the dropout of before is in it
+  at::accelerator::emptyCache();  // or torch keeps its memory for ever, and takes as much again for the next one
 }
 
 bool Accelerator::may_have_graph() const {

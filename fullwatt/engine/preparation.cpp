@@ -6,10 +6,12 @@
 #include "fullwatt/engine/checkpoint.hpp"
 #include "fullwatt/engine/open_samples.hpp"
 #include "fullwatt/engine/pictures.hpp"
+#include "fullwatt/engine/run_recording.hpp"
 
 namespace fullwatt::engine {
 
 base::Result<Preparation> Preparation::make(const Config& config, const TrainOptions& options) {
+  RunRecording::of_this_process(options.place.rank);  // before torch asks for a GPU: the driver would open another
   Preparation made(config);
   if (const auto done = made.make_network(options); !done) return std::unexpected(done.error());
   if (const auto done = made.open_data(options.place); !done) return std::unexpected(done.error());

@@ -143,7 +143,7 @@ struct TriedFix {
   bool kept = false;
   std::optional<double> before_ms;  ///< a step beside those that were kept before it; nothing when it was not measured
   std::optional<double> after_ms;
-  std::optional<double> before_watts;  ///< of the GPU; nothing for a fix that only took turns
+  std::optional<double> before_watts;  ///< of the GPU; nothing where they were not told apart
   std::optional<double> after_watts;
   double once_s = 0;   ///< what it takes at the beginning: compiling, packing
   std::string reason;  ///< why it was dropped

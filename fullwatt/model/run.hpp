@@ -199,6 +199,13 @@ struct GpuSample {
   base::Reading<std::uint64_t> pcie_tx_kib_s;
 };
 
+/// What a GPU drew at a moment, of those that its driver keeps.
+struct PowerSample {
+  std::uint64_t at_ns = 0;
+  int gpu = 0;  ///< index in RunInfo::gpus
+  double watts = 0;
+};
+
 /// One look at the host while the training ran. Shares are of one CPU: 2.5 means two and a half CPUs.
 struct HostSample {
   std::uint64_t at_ns = 0;
@@ -279,6 +286,7 @@ struct Run {
   std::optional<Machine> machine;
   std::vector<TrainingProcess> processes;  ///< trainers by rank first, then workers
   std::vector<GpuSample> gpu_samples;
+  std::vector<PowerSample> power_samples;  ///< of a trial only
   std::vector<HostSample> host_samples;
   std::map<std::string, std::string> sources;       ///< the user's files, by path, as they were
   std::map<std::string, std::string> config_files;  ///< what the program opened, by path

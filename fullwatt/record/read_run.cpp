@@ -77,6 +77,7 @@ base::Result<model::Run> read_run(const std::string& folder, std::vector<std::st
   read_processes(folder, run, remarks);
   if (auto samples = Samples::read((fs::path(folder) / "samples.fw").string())) {
     run.gpu_samples = samples->gpu();
+    run.power_samples = samples->power();
     run.host_samples = samples->host();
   }
   read_sources(folder, run);

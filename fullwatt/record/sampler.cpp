@@ -19,6 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kGpuTick = 100ms;
 constexpr auto kManyGpusTick = 500ms;
+constexpr auto kPowerTick = 300ms;
 constexpr auto kHostTick = 1000ms;
 constexpr auto kSlowTick = 2000ms;
 constexpr auto kWriteTick = 5000ms;
@@ -30,6 +31,7 @@ constexpr std::size_t kManyGpus = 3;
 struct Sampler::Shared {
   int root_pid = 0;
   std::string file;
+  Detail detail = Detail::usual;
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool stopping = false;
@@ -61,7 +63,7 @@ struct Sampler::Shared {
   }
 };
 
-/// The GPUs' threads: one for the tick, one for what is slow.
+/// The GPUs' threads: one for the tick, one for what is slow, and one for what the driver keeps.
 void Sampler::watch_gpus(const std::shared_ptr<Shared>& shared) {
   auto opened = vendor::nvml::Monitor::open();
   if (!opened) {
@@ -93,12 +95,35 @@ void Sampler::watch_gpus(const std::shared_ptr<Shared>& shared) {
       }
     }
   }).detach();
+  if (shared->detail == Detail::power) std::thread([shared, monitor] { follow_power(*shared, *monitor); }).detach();
   const auto tick = monitor->gpus().size() >= kManyGpus ? kManyGpusTick : kGpuTick;
   while (shared->wait(tick)) {
     for (std::size_t gpu = 0; gpu < monitor->gpus().size(); ++gpu) {
       auto sample = monitor->sample(gpu);
       sample.at_ns = now_ns();
       shared->take(sample);
+    }
+  }
+}
+
+/// The driver tells when by the clock of the day.
+void Sampler::follow_power(Shared& shared, const vendor::nvml::Monitor& monitor) {
+  const auto day_us = [] {
+    return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
+  std::vector<std::uint64_t> newest_us(monitor.gpus().size(), static_cast<std::uint64_t>(day_us()));
+  while (shared.wait(kPowerTick)) {
+    for (std::size_t gpu = 0; gpu < newest_us.size(); ++gpu) {
+      const auto found = monitor.power_since(gpu, newest_us[gpu]);
+      const auto offset_ns = static_cast<std::int64_t>(now_ns()) - 1000 * day_us();
+      const std::lock_guard lock(shared.mutex);
+      for (const auto& [at_us, watts] : found) {
+        newest_us[gpu] = std::max(newest_us[gpu], at_us);
+        shared.samples.add(
+            model::PowerSample{static_cast<std::uint64_t>(1000 * static_cast<std::int64_t>(at_us) + offset_ns),
+                               static_cast<int>(gpu), watts});
+      }
     }
   }
 }
@@ -123,9 +148,10 @@ void Sampler::watch_host(const std::shared_ptr<Shared>& shared) {
   } while (shared->wait(kHostTick));
 }
 
-Sampler::Sampler(int root_pid, std::string file) : shared_(std::make_shared<Shared>()) {
+Sampler::Sampler(int root_pid, std::string file, Detail detail) : shared_(std::make_shared<Shared>()) {
   shared_->root_pid = root_pid;
   shared_->file = std::move(file);
+  shared_->detail = detail;
   std::thread([shared = shared_] { watch_gpus(shared); }).detach();
   std::thread([shared = shared_] { watch_host(shared); }).detach();
 }

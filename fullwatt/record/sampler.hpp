@@ -7,6 +7,10 @@
 
 #include "fullwatt/record/samples.hpp"
 
+namespace fullwatt::vendor::nvml {
+class Monitor;
+}
+
 namespace fullwatt::record {
 
 /// Watches GPUs and host while a training runs, on threads of its own. What is slow (PCIe traffic, the list of
@@ -22,8 +26,10 @@ class Sampler {
     std::vector<int> tree;  ///< the training's processes
   };
 
+  enum class Detail { usual, power };  ///< `power`: also all that the driver keeps of it
+
   /// Begins at once; writes `file` every few seconds.
-  Sampler(int root_pid, std::string file);
+  Sampler(int root_pid, std::string file, Detail detail = Detail::usual);
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
@@ -35,6 +41,7 @@ class Sampler {
  private:
   struct Shared;
   static void watch_gpus(const std::shared_ptr<Shared>& shared);
+  static void follow_power(Shared& shared, const vendor::nvml::Monitor& monitor);
   static void watch_host(const std::shared_ptr<Shared>& shared);
 
   std::shared_ptr<Shared> shared_;

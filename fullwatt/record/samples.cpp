@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string_view>
 
 namespace fullwatt::record {
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::string_view kMagic = "FWSAMPL1";
 constexpr std::int32_t kHost = -1;
+constexpr std::int32_t kPower = -2;  ///< and below: of GPU 0, and so on
+constexpr std::int32_t kMostGpus = 1024;
 
 /// One sample on the disk. Bit n of `valid` tells whether value n is there.
 struct Line {
@@ -53,7 +56,7 @@ Line line_of(const model::GpuSample& sample) {
   return line;
 }
 
-model::GpuSample gpu_of(const Line& line) {
+model::GpuSample gpu_sample_of(const Line& line) {
   model::GpuSample sample;
   sample.at_ns = line.at_ns;
   sample.gpu = line.gpu;
@@ -69,6 +72,14 @@ model::GpuSample gpu_of(const Line& line) {
   sample.pcie_rx_kib_s = line.get<std::uint64_t>(9);
   sample.pcie_tx_kib_s = line.get<std::uint64_t>(10);
   return sample;
+}
+
+Line line_of(const model::PowerSample& sample) {
+  Line line;
+  line.at_ns = sample.at_ns;
+  line.gpu = kPower - sample.gpu;
+  line.put(0, base::Reading<double>(sample.watts));
+  return line;
 }
 
 Line line_of(const model::HostSample& sample) {
@@ -88,18 +99,26 @@ Line line_of(const model::HostSample& sample) {
   return line;
 }
 
-model::HostSample host_of(const Line& line) {
+model::HostSample host_sample_of(const Line& line) {
   const auto number = [&](std::size_t index) { return line.get<double>(index).value_or(0); };
   const auto bytes = [&](std::size_t index) { return static_cast<std::uint64_t>(std::max(0.0, number(index))); };
   return {line.at_ns, number(0), number(1), number(2), number(3), number(4),
           bytes(5),   bytes(6),  bytes(7),  bytes(8),  number(9)};
 }
 
+int gpu_of(const model::HostSample& /*sample*/) {
+  return 0;
+}
+
+int gpu_of(const auto& sample) {
+  return sample.gpu;
+}
+
 template <class T>
 void add_bounded(std::vector<T>& samples, const T& sample) {
   if (samples.size() >= Samples::kMost) {
-    for (std::size_t i = 0; i < samples.size() / 2; ++i) samples[i] = samples[2 * i];
-    samples.resize(samples.size() / 2);
+    std::map<int, std::size_t> seen;  // of each GPU
+    std::erase_if(samples, [&](const T& one) { return seen[gpu_of(one)]++ % 2 == 1; });
   }
   samples.push_back(sample);
 }
@@ -110,6 +129,10 @@ void Samples::add(const model::GpuSample& sample) {
   add_bounded(gpu_, sample);
 }
 
+void Samples::add(const model::PowerSample& sample) {
+  add_bounded(power_, sample);
+}
+
 void Samples::add(const model::HostSample& sample) {
   add_bounded(host_, sample);
 }
@@ -118,6 +141,7 @@ base::Result<void> Samples::write(const std::string& path) const {
   std::string bytes(kMagic);
   const auto append = [&](const Line& line) { bytes.append(reinterpret_cast<const char*>(&line), sizeof(line)); };
   for (const auto& sample : gpu_) append(line_of(sample));
+  for (const auto& sample : power_) append(line_of(sample));
   for (const auto& sample : host_) append(line_of(sample));
   const auto fresh = path + ".new";
   std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
@@ -139,9 +163,12 @@ base::Result<Samples> Samples::read(const std::string& path) {
     Line line;
     std::memcpy(&line, bytes.data() + at, sizeof(line));
     if (line.gpu == kHost) {
-      samples.add(host_of(line));
-    } else if (line.gpu >= 0 && line.gpu < 1024) {
-      samples.add(gpu_of(line));
+      samples.add(host_sample_of(line));
+    } else if (line.gpu >= 0 && line.gpu < kMostGpus) {
+      samples.add(gpu_sample_of(line));
+    } else if (line.gpu <= kPower && line.gpu > kPower - kMostGpus) {
+      if (const auto watts = line.get<double>(0))
+        samples.add(model::PowerSample{line.at_ns, kPower - line.gpu, *watts});
     }
   }
   return samples;

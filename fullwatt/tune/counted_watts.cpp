@@ -81,7 +81,8 @@ class Mixture {
 
 }  // namespace
 
-std::optional<double> watts_over(const std::vector<model::GpuSample>& samples, int gpu, const Stretch& stretch) {
+std::optional<double> counted_watts_over(const std::vector<model::GpuSample>& samples, int gpu,
+                                         const Stretch& stretch) {
   double energy = 0;
   double length = 0;
   for (const auto& interval : intervals(samples, gpu)) {
@@ -93,8 +94,9 @@ std::optional<double> watts_over(const std::vector<model::GpuSample>& samples, i
   return energy / length;
 }
 
-std::optional<model::TurnWatts> turn_watts(const std::vector<model::GpuSample>& samples, int gpu,
-                                           const std::vector<Stretch>& without, const std::vector<Stretch>& with) {
+std::optional<model::TurnWatts> counted_turn_watts(const std::vector<model::GpuSample>& samples, int gpu,
+                                                   const std::vector<Stretch>& without,
+                                                   const std::vector<Stretch>& with) {
   Mixture mixture;
   for (const auto& interval : intervals(samples, gpu)) {
     const auto off = interval.share(without);

@@ -1,11 +1,11 @@
 #include "fullwatt/tune/proof.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <vector>
+
+#include "fullwatt/tune/mean.hpp"
 
 namespace fullwatt::tune {
 namespace {
@@ -15,31 +15,6 @@ constexpr std::size_t kLeastSteps = 3;
 constexpr int kLeastPairs = 2;
 constexpr int kProvingPairs = 5;        ///< fewer show that the loss is worse, but not that it is not
 constexpr double kLeastMargin = 0.001;  ///< of the loss: where seeds make no difference, rounding still does
-
-double mean(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double deviation(std::span<const double> values) {
-  const auto middle = mean(values);
-  double sum = 0;
-  for (const auto value : values) sum += (value - middle) * (value - middle);
-  return std::sqrt(sum / static_cast<double>(values.size() - 1));
-}
-
-/// Student's t: the quantile 0.975 by degrees of freedom (tables of the distribution, such as NIST's
-/// handbook 1.3.6.7.2).
-double student(std::size_t freedom) {
-  constexpr std::array kQuantiles{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-                                  2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
-  return freedom <= kQuantiles.size() ? kQuantiles[freedom - 1] : 1.96 + 2.4 / static_cast<double>(freedom);
-}
-
-/// Half of the interval that holds the mean in 95 of 100 cases.
-double half_interval(std::span<const double> values) {
-  return student(values.size() - 1) * deviation(values) / std::sqrt(static_cast<double>(values.size()));
-}
 
 bool is_measured(const model::Trial& trial) {
   return trial.failure.empty() && trial.step_ms.size() >= kLeastSteps && mean(trial.step_ms) > 0;

@@ -16,7 +16,7 @@
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/record/sampler.hpp"
 #include "fullwatt/tune/cooling.hpp"
-#include "fullwatt/tune/counted_watts.hpp"
+#include "fullwatt/tune/drawn_watts.hpp"
 #include "fullwatt/tune/plan_file.hpp"
 #include "fullwatt/tune/program_files.hpp"
 #include "fullwatt/tune/supervise.hpp"
@@ -160,7 +160,7 @@ std::vector<model::Turn> turns_of(const model::Run& run, const explain::ProcessF
                      .without_ms = fact.without_ms,
                      .with_ms = fact.with_ms,
                      .once_s = fact.once_s.value_or(0)};
-    if (gpu) turn.watts = turn_watts(run.gpu_samples, *gpu, stretches(fact.without_ns), stretches(fact.with_ns));
+    if (gpu) turn.watts = turn_watts(run, *gpu, stretches(fact.without_ns), stretches(fact.with_ns));
     turns.push_back(std::move(turn));
   }
   return turns;
@@ -183,7 +183,7 @@ model::GpuWork work_between(const model::Run& run, const explain::ProcessFacts& 
   work.watts = watts.value();
   if (gpu.run_index) {
     const Stretch stretch{static_cast<double>(from), static_cast<double>(to)};
-    if (const auto counted = watts_over(run.gpu_samples, *gpu.run_index, stretch)) work.watts = counted;
+    if (const auto drawn = watts_over(run, *gpu.run_index, stretch)) work.watts = drawn;
   }
   work.utilization_percent = utilization.value();
   return work;
@@ -279,7 +279,8 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   options.environment = environment_for(setup, request, trial.folder);
   options.limit = request.limit + std::chrono::seconds(10);
   options.is_over = setup.is_over;
-  record::Sampler sampler(::getpid(), trial.folder + "/samples.fw");  // the trial's processes descend from this one
+  record::Sampler sampler(::getpid(), trial.folder + "/samples.fw",  // the trial's processes descend from this one
+                          record::Sampler::Detail::power);
   const auto ended = base::run_child(options);
   wait_until_cool({.newest = [&] { return sampler.status().newest_gpu; }, .say = setup.say, .is_over = setup.is_over});
   sampler.stop();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fullwatt/model/json.hpp"
+#include "fullwatt/vendor/nvml/monitor.hpp"
 
 namespace {
 
@@ -22,6 +23,7 @@ using fullwatt::model::MigSlice;
 using fullwatt::model::Nvml;
 using fullwatt::model::NvmlDevice;
 using fullwatt::model::to_json;
+using fullwatt::vendor::nvml::Monitor;
 using fullwatt::vendor::nvml::read;
 namespace code = fullwatt::model::nvml_code;
 
@@ -162,6 +164,20 @@ TEST_F(NvmlTest, EveryFieldIsReadAsTheDriverAnswersIt) {
   const auto machine = machine_with({data_center_gpu(), virtual_gpu()});
   pretend(machine);
   expect_same(read(fake()), machine);
+}
+
+TEST_F(NvmlTest, PowerIsWhatTheDriverKeptSinceThen) {
+  pretend(machine_with({data_center_gpu(), virtual_gpu()}));
+  const auto monitor = Monitor::open(fake());
+  ASSERT_TRUE(monitor);
+  const auto all = (*monitor)->power_since(0, 0);
+  ASSERT_GT(all.size(), 90U);
+  EXPECT_DOUBLE_EQ(all.front().watts, *data_center_gpu().power_mw / 1000.0);
+  const auto later = (*monitor)->power_since(0, all[all.size() - 11].at_us);
+  ASSERT_GE(later.size(), 10U);
+  EXPECT_EQ(later.front().at_us, all[all.size() - 10].at_us);
+  EXPECT_TRUE((*monitor)->power_since(0, later.back().at_us + 60'000'000).empty());
+  EXPECT_TRUE((*monitor)->power_since(1, 0).empty()) << "a card that does not tell";
 }
 
 TEST_F(NvmlTest, AMissingLibraryIsNotThere) {

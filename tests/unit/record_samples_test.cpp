@@ -1,5 +1,7 @@
 // Figures of GPUs and host, from recorded files, and their bounded store.
 
+#include <array>
+
 #include "tests/support/temp_folder.hpp"
 #include <gtest/gtest.h>
 
@@ -69,6 +71,7 @@ TEST(SamplesTest, AbsenceSurvivesTheFile) {
   host_sample.at_ns = 6;
   host_sample.cpus_busy = 2.5;
   samples.add(host_sample);
+  samples.add(model::PowerSample{.at_ns = 7, .gpu = 3, .watts = 695.5});
   ASSERT_TRUE(samples.write(folder / "samples.fw"));
   const auto read = Samples::read(folder / "samples.fw");
   ASSERT_TRUE(read);
@@ -77,6 +80,10 @@ TEST(SamplesTest, AbsenceSurvivesTheFile) {
   EXPECT_FALSE(read->gpu()[0].temperature_c);
   ASSERT_EQ(read->host().size(), 1U);
   EXPECT_EQ(read->host()[0].cpus_busy, 2.5);
+  ASSERT_EQ(read->power().size(), 1U);
+  EXPECT_EQ(read->power()[0].at_ns, 7U);
+  EXPECT_EQ(read->power()[0].gpu, 3);
+  EXPECT_EQ(read->power()[0].watts, 695.5);
 }
 
 TEST(SamplesTest, ALongRunKeepsItsWholeCourseInBoundedSpace) {
@@ -89,6 +96,16 @@ TEST(SamplesTest, ALongRunKeepsItsWholeCourseInBoundedSpace) {
   EXPECT_LE(samples.gpu().size(), Samples::kMost);
   EXPECT_EQ(samples.gpu().front().at_ns, 0U);
   EXPECT_EQ(samples.gpu().back().at_ns, 99'999U);
+}
+
+TEST(SamplesTest, NoGpuOfSeveralLosesItsCourse) {
+  Samples samples;
+  for (std::uint64_t i = 0; i < 100'000; ++i)
+    samples.add(model::PowerSample{.at_ns = i, .gpu = static_cast<int>(i % 2), .watts = 1});
+  std::array<std::size_t, 2> early{};
+  for (const auto& sample : samples.power())
+    early[static_cast<std::size_t>(sample.gpu)] += sample.at_ns < 50'000 ? 1 : 0;
+  EXPECT_EQ(early[0], early[1]);
 }
 
 TEST(SamplesTest, AFileOfSomethingElseIsRefused) {

@@ -39,43 +39,43 @@ struct Turns {
   }
 };
 
-TEST(TurnWatts, AreToldApartThoughTheCounterIsSlowerThanTurns) {
+TEST(CountedTurnWatts, AreToldApartThoughTheCounterIsSlowerThanTurns) {
   const Turns turns(120, 280, 12);
-  const auto watts = turn_watts(turns.samples, 0, turns.without, turns.with);
+  const auto watts = counted_turn_watts(turns.samples, 0, turns.without, turns.with);
   ASSERT_TRUE(watts);
   EXPECT_NEAR(watts->without, 120, 20);
   EXPECT_NEAR(watts->with, 280, 20);
   const Turns unsteady(120, 480, 12, true);
-  EXPECT_TRUE(turn_watts(unsteady.samples, 0, unsteady.without, unsteady.with));
+  EXPECT_TRUE(counted_turn_watts(unsteady.samples, 0, unsteady.without, unsteady.with));
 }
 
-TEST(TurnWatts, AreNotToldWhereTheDifferenceMayBeTheCounters) {
+TEST(CountedTurnWatts, AreNotToldWhereTheDifferenceMayBeTheCounters) {
   const Turns same(300, 300, 12);
-  EXPECT_FALSE(turn_watts(same.samples, 0, same.without, same.with));
+  EXPECT_FALSE(counted_turn_watts(same.samples, 0, same.without, same.with));
   const Turns alike(690, 700, 5, true);
-  EXPECT_FALSE(turn_watts(alike.samples, 0, alike.without, alike.with));
+  EXPECT_FALSE(counted_turn_watts(alike.samples, 0, alike.without, alike.with));
 }
 
-TEST(WattsOver, AreThoseOfAStretchShorterThanTheDriversMean) {
+TEST(CountedWattsOver, AreThoseOfAStretchShorterThanTheDriversMean) {
   const Turns turns(120, 280, 12);
-  const auto first_use = watts_over(turns.samples, 0, {0.2e9, 0.9e9});
+  const auto first_use = counted_watts_over(turns.samples, 0, {0.2e9, 0.9e9});
   ASSERT_TRUE(first_use);
   EXPECT_NEAR(*first_use, 600, 60);
-  const auto all = watts_over(turns.samples, 0, {1.2e9, 7e9});
+  const auto all = counted_watts_over(turns.samples, 0, {1.2e9, 7e9});
   ASSERT_TRUE(all);
   EXPECT_NEAR(*all, 200, 15);
-  EXPECT_FALSE(watts_over(turns.samples, 0, {1.2e9, 1.4e9})) << "too short";
-  EXPECT_FALSE(watts_over(turns.samples, 1, {1.2e9, 7e9})) << "another GPU";
+  EXPECT_FALSE(counted_watts_over(turns.samples, 0, {1.2e9, 1.4e9})) << "too short";
+  EXPECT_FALSE(counted_watts_over(turns.samples, 1, {1.2e9, 7e9})) << "another GPU";
 }
 
-TEST(TurnWatts, AreNotMadeUp) {
+TEST(CountedTurnWatts, AreNotMadeUp) {
   const Turns few(120, 280, 1);
-  EXPECT_FALSE(turn_watts(few.samples, 0, few.without, few.with));
+  EXPECT_FALSE(counted_turn_watts(few.samples, 0, few.without, few.with));
   auto turns = Turns(120, 280, 12);
-  EXPECT_FALSE(turn_watts(turns.samples, 1, turns.without, turns.with)) << "another GPU";
-  EXPECT_FALSE(turn_watts(turns.samples, 0, turns.without, {})) << "never on";
+  EXPECT_FALSE(counted_turn_watts(turns.samples, 1, turns.without, turns.with)) << "another GPU";
+  EXPECT_FALSE(counted_turn_watts(turns.samples, 0, turns.without, {})) << "never on";
   for (auto& sample : turns.samples) sample.energy_mj = base::absent(base::Absent::unsupported);
-  EXPECT_FALSE(turn_watts(turns.samples, 0, turns.without, turns.with)) << "a card without the counter";
+  EXPECT_FALSE(counted_turn_watts(turns.samples, 0, turns.without, turns.with)) << "a card without the counter";
 }
 
 }  // namespace

@@ -6,9 +6,20 @@
 namespace fullwatt::engine {
 namespace {
 
-constexpr std::size_t kPieceBytes =
-    2U << 20U;  ///< large enough that handing it out costs nothing, small enough to share
 constexpr std::align_val_t kAlignment{4096};
+
+/// Large enough that handing a piece out costs little, and so small that all batches that are in memory at once have
+/// some for every thread.
+std::size_t bytes_of_piece(const DataSet& data, const LoaderOptions& options) {
+  constexpr std::size_t kForEach = 4;
+  constexpr std::size_t kLeast = 64U << 10U;
+  constexpr std::size_t kMost = 2U << 20U;
+  std::size_t sample = 0;
+  for (const auto& field : data.fields()) sample += field.sample_bytes();
+  const auto ring =
+      sample * static_cast<std::size_t>(options.batch) * static_cast<std::size_t>(std::max(1, options.ahead));
+  return std::clamp(ring / (kForEach * static_cast<std::size_t>(std::max(1, options.threads))), kLeast, kMost);
+}
 
 }  // namespace
 
@@ -55,6 +66,7 @@ Loader::Loader(const DataSet& data, const LoaderOptions& options, HostMemory mem
       issue_batch_(options.first_batch) {
   options_.batch = std::max<std::int64_t>(1, options_.batch);
   options_.parts = std::max(1, options_.parts);
+  piece_bytes_ = bytes_of_piece(data_, options_);
   for (auto& slot : slots_) {
     for (const auto& field : data_.fields())
       slot.fields.push_back(memory_.allocate(field.sample_bytes() * static_cast<std::size_t>(options_.batch)));
@@ -148,7 +160,7 @@ bool Loader::issue(std::size_t index) {
   slot.state = Slot::State::fetching;
   for (std::size_t field = 0; field < data_.fields().size(); ++field) {
     const auto bytes = std::max<std::size_t>(1, data_.fields()[field].sample_bytes());
-    const auto count = std::max<std::size_t>(1, kPieceBytes / bytes);
+    const auto count = std::max<std::size_t>(1, piece_bytes_ / bytes);
     for (std::size_t first = 0; first < slot.indices.size(); first += count, ++slot.missing)
       pieces_.push_back({index, field, first, std::min(count, slot.indices.size() - first)});
   }

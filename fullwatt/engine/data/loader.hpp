@@ -102,6 +102,7 @@ class Loader {
   LoaderOptions options_;
   HostMemory memory_;
   Order order_;
+  std::size_t piece_bytes_ = 0;
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_ready_;

@@ -32,6 +32,7 @@ constexpr unsigned kErrorUncorrected = 1;
 constexpr unsigned kEccSinceDriverLoad = 0;  ///< NVML_VOLATILE_ECC
 constexpr unsigned kPerformanceStateUnknown = 32;
 constexpr unsigned kVirtualizationVgpu = 2;
+constexpr unsigned kSamplesOfPower = 0;         ///< NVML_TOTAL_POWER_SAMPLES
 constexpr unsigned kFieldRecoveryAction = 230;  ///< NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 
 /// NVML_STRUCT_VERSION: how a caller tells the library which layout it hands over.
@@ -51,6 +52,14 @@ struct PciInfo {
   std::array<char, 32> bus_id;
 };
 static_assert(sizeof(PciInfo) == 68);
+
+/// nvmlSample_t; its value is a union, of which power uses the first four bytes.
+struct Sample {
+  unsigned long long at_us;  ///< since 1970
+  unsigned number;
+  unsigned unused;
+};
+static_assert(sizeof(Sample) == 16);
 
 /// nvmlUtilization_t
 struct Utilization {

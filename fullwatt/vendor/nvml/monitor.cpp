@@ -1,5 +1,9 @@
 #include "fullwatt/vendor/nvml/monitor.hpp"
 
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include <fmt/format.h>
 
 #include "fullwatt/base/library.hpp"
@@ -82,6 +86,19 @@ model::GpuSample Monitor::sample(std::size_t gpu) const {
       derive<std::uint64_t>(nvml.ask<unsigned long long>({"nvmlDeviceGetTotalEnergyConsumption"}, handle),
                             [](unsigned long long millijoules) { return std::uint64_t{millijoules}; });
   return sample;
+}
+
+std::vector<Monitor::Power> Monitor::power_since(std::size_t gpu, std::uint64_t after_us) const {
+  std::array<abi::Sample, 256> samples{};
+  unsigned type = 0;
+  auto count = static_cast<unsigned>(samples.size());
+  const auto asked = library_->nvml.call({"nvmlDeviceGetSamples"}, library_->handles[gpu], abi::kSamplesOfPower,
+                                         static_cast<unsigned long long>(after_us), &type, &count, samples.data());
+  std::vector<Power> found;
+  if (!asked) return found;
+  for (const auto& sample : std::span(samples).first(std::min<std::size_t>(count, samples.size())))
+    if (sample.at_us > after_us) found.push_back({sample.at_us, sample.number / 1000.0});
+  return found;
 }
 
 void Monitor::add_traffic(model::GpuSample& sample) const {

@@ -6,6 +6,7 @@
 /// Built with FULLWATT_FAKE_NVML_OLD it has only the names of an older driver.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -286,6 +287,25 @@ FAKE nvmlDeviceGetFieldValues(Device device, int count, abi::FieldValue* values)
                                                             : abi::kInvalidArgument;
   }
   return code::kSuccess;
+}
+
+/// One for every 20 ms of the last 2 seconds.
+FAKE nvmlDeviceGetSamples(Device device, unsigned type, unsigned long long after_us, unsigned* value_type,
+                          unsigned* count, abi::Sample* samples) {
+  constexpr unsigned long long kPeriod = 20'000;
+  constexpr unsigned long long kKept = 2'000'000;
+  unsigned milliwatts = 0;
+  if (type != abi::kSamplesOfPower) return abi::kInvalidArgument;
+  if (const auto failed = give(device->gpu->power_mw, &milliwatts); failed != code::kSuccess) return failed;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto now_us =
+      static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+  unsigned found = 0;
+  for (auto at = std::max(after_us, now_us - kKept) / kPeriod * kPeriod + kPeriod; at <= now_us; at += kPeriod)
+    if (found < *count) samples[found++] = {at, milliwatts, 0};
+  *value_type = 1;
+  *count = found;
+  return found > 0 ? code::kSuccess : abi::kNotFound;
 }
 
 FAKE nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
