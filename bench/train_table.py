@@ -256,9 +256,18 @@ def endurance_lines(rows):
     return lines
 
 
-def table(rows, head):
+def heads_of(rows):
+    """Machine, versions and commit; where parts were measured at several, which ones."""
+    parts = {}
+    for part, heads in rows["heads"].items():
+        for head in heads:
+            parts.setdefault(head, []).append(part)
+    return [head if len(parts) == 1 else f"- {', '.join(names)}: {head}" for head, names in parts.items()]
+
+
+def table(rows):
     reached = goals(rows)
-    lines = ["# What `fullwatt train` reaches", "", head, "",
+    lines = ["# What `fullwatt train` reaches", "", *heads_of(rows), "",
              "Made by `bench/train.py`. Samples/s of the steady state, without the first second and the first lines; files lie in the page cache. Median of runs that "
              "alternate. fp32 may use TF32. A limit has its samples on the device already and reads nothing; `bench/train_limits.py` is its program. The LSTM's expert.py "
              "cuts its windows itself instead of reading them.", "",
