@@ -23,7 +23,7 @@ import train_table
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 EXAMPLES = ROOT / "examples"
-TURNS = {"ours", "ours_fp32", "eager", "graph"}
+TURNS = {"ours", "ours_fp32", "ours_bf16", "eager", "graph"}
 LSTM_BATCH, LSTM_HIDDEN = 128, 64
 CACHE_GB = 100  # more than any of the data
 NOISE_BATCHES = 16
@@ -147,9 +147,9 @@ def keypoint(options, row):
 def lstm(options, row):
     example = options.examples["lstm"]
     fp32, none = ["--precision", "fp32"], ["--dropout", "0"]
-    ways = {"ours": ours(options, example), "ours_fp32": ours(options, example, train_amp="fp32"), "eager": limit(options, example, "eager"),
+    ways = {"ours": ours(options, example), "ours_bf16": ours(options, example, train_amp="bf16"), "eager": limit(options, example, "eager"),
             "graph": limit(options, example, "graph"), "eager_fp32": limit(options, example, "eager", *fp32), "graph_fp32": limit(options, example, "graph", *fp32),
-            "ours_0": ours(options, example, model_dropout=0), "ours_fp32_0": ours(options, example, model_dropout=0, train_amp="fp32"),
+            "ours_0": ours(options, example, model_dropout=0), "ours_bf16_0": ours(options, example, model_dropout=0, train_amp="bf16"),
             "graph_0": limit(options, example, "graph", *none), "graph_fp32_0": limit(options, example, "graph", *none, *fp32),
             **only_with_gpu(options, example), "plain": limit(options, example, "plain"), "expert": expert(options, example),
             "compiled": limit(options, example, "compiled")}
@@ -161,7 +161,11 @@ def precision(options, rows):
     for name in ("keypoint", "lstm"):
         example = options.examples[name]
         epochs = options.size.epochs[name]
-        row = rows.setdefault(name, {"data": example.data, "epochs": epochs, "fp32": [], "bf16": [], "notes": [], "failures": []})
+        row = rows.setdefault(name, {"data": example.data, "epochs": epochs, "taken": None, "fp32": [], "bf16": [], "notes": [], "failures": []})
+        if row["taken"] is None:
+            found = attempted(f"precision {name}", ours(options, example, train_amp="true"), row)
+            row["taken"] = found and found["precision"]
+            yield
         for seed, kind in itertools.product(range(train_table.SEEDS), ("fp32", "bf16")):
             if len(row[kind]) > seed:  # by an earlier call
                 continue

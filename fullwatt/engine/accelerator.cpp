@@ -5,10 +5,10 @@
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
-#include <torch/nn/modules/rnn.h>
 
 #include "fullwatt/engine/device_check.hpp"
 #include "fullwatt/engine/gpu_card.hpp"
+#include "fullwatt/engine/recurrent.hpp"
 
 namespace fullwatt::engine {
 namespace {
@@ -18,19 +18,6 @@ int matched_workers(std::int64_t wanted, int processes) {
   constexpr int kMost = 8;
   if (wanted > 0) return static_cast<int>(wanted);
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / (2 * processes), 1, kMost);
-}
-
-template <class Recurrent>
-bool has_dropout(const torch::nn::Module& module) {
-  const auto* const recurrent = module.as<Recurrent>();
-  return recurrent != nullptr && recurrent->options.dropout() > 0;
-}
-
-bool has_recurrent_dropout(const torch::nn::Module& network) {
-  if (has_dropout<torch::nn::LSTMImpl>(network) || has_dropout<torch::nn::GRUImpl>(network) ||
-      has_dropout<torch::nn::RNNImpl>(network))
-    return true;
-  return std::ranges::any_of(network.children(), [](const auto& child) { return has_recurrent_dropout(*child); });
 }
 
 }  // namespace
@@ -43,7 +30,7 @@ base::Result<std::unique_ptr<Accelerator>> Accelerator::make(torch::nn::Module& 
   made->set_switches();
   network.to(made->device_);
   if (made->device_.is_cuda()) made->free_bytes_ = at::accelerator::getMemoryInfo(made->device_.index()).first;
-  const auto precision = precision_for(config.train.amp, made->generation());
+  const auto precision = precision_for(config.train.amp, made->generation(), is_narrow_recurrent(network));
   made->step_ = std::make_unique<Step>(
       network, std::move(loss), config.optimizer,
       StepSettings{precision, config.train.clip, config.train.channels_last, config.augment, config.data.normalisation},
@@ -197,9 +184,10 @@ std::vector<Otherwise> Accelerator::otherwise(const DataSet& data) const {
   tell(hardware.device == "auto", "hardware.device", device_.str(),
        on_gpu ? "" : "torch sees no GPU; 'fullwatt doctor' says why");
   tell(train.amp == Precision::automatic, "train.amp", std::string(to_string(step_->settings().precision)),
-       !on_gpu                   ? "mixed precision seldom pays on a CPU"
-       : generation() >= kAmpere ? ""
-                                 : "the card has no bfloat16");
+       !on_gpu                                          ? "mixed precision seldom pays on a CPU"
+       : step_->settings().precision == Precision::fp32 ? "narrow recurrent layers are slower in bfloat16"
+       : generation() >= kAmpere                        ? ""
+                                                        : "the card has no bfloat16");
   tell(train.num_workers == 0, "train.num_workers", std::to_string(loader_options().threads), "half of the CPUs");
   tell(hardware.cudnn_benchmark && hardware.deterministic, "hardware.cudnn_benchmark", "false",
        "hardware.deterministic is true");

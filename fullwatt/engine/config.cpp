@@ -193,9 +193,10 @@ Config config_of(const std::string& text, const std::vector<std::string>& overri
 
 }  // namespace
 
-Precision precision_for(Precision wanted, int gpu_generation) {
+Precision precision_for(Precision wanted, int gpu_generation, bool is_slower_in_bf16) {
   if (wanted != Precision::automatic) return wanted;
-  return gpu_generation == 0 ? Precision::fp32 : gpu_generation >= kAmpere ? Precision::bf16 : Precision::fp16;
+  if (gpu_generation == 0 || (gpu_generation >= kAmpere && is_slower_in_bf16)) return Precision::fp32;
+  return gpu_generation >= kAmpere ? Precision::bf16 : Precision::fp16;
 }
 
 std::string_view to_string(Precision precision) {

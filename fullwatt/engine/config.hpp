@@ -15,7 +15,7 @@ enum class Precision { fp32, bf16, fp16, automatic };
 /// Since these, cards have bfloat16 and TF32 on tensor cores.
 constexpr int kAmpere = 8;
 /// What `automatic` is on a GPU of that generation, or on the CPU: 0. Anything else stays what it is.
-Precision precision_for(Precision wanted, int gpu_generation);
+Precision precision_for(Precision wanted, int gpu_generation, bool is_slower_in_bf16 = false);
 std::string_view to_string(Precision precision);
 
 struct ModelConfig {

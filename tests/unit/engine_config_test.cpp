@@ -66,6 +66,9 @@ TEST(EngineConfigTest, HalfPrecisionIsWhatTheCardHas) {
   EXPECT_EQ(precision_for(Precision::automatic, 8), Precision::bf16);
   EXPECT_EQ(precision_for(Precision::automatic, 12), Precision::bf16);
   EXPECT_EQ(precision_for(Precision::bf16, 7), Precision::bf16) << "as asked for";
+  EXPECT_EQ(precision_for(Precision::automatic, 9, true), Precision::fp32) << "a narrow LSTM, with TF32";
+  EXPECT_EQ(precision_for(Precision::automatic, 7, true), Precision::fp16) << "and without";
+  EXPECT_EQ(precision_for(Precision::bf16, 9, true), Precision::bf16) << "as asked for";
 }
 
 TEST(EngineConfigTest, PrecisionIsReadAsPeopleWriteIt) {
