@@ -13,9 +13,10 @@ import weakref
 import torch
 
 from . import loader_library, loader_memory
-from .loader_copies import Copies
+from .loader_copies import Copies, Grouping
 
 WAIT_MS = 100  # that Ctrl-C may have to wait
+GROUP_BYTES, MOST_GROUPED = 8 << 20, 16  # small batches for a GPU are fetched and copied together: each call takes as long as a megabyte or more
 
 Field = collections.namedtuple("Field", "name dtype shape numbers sample_bytes")
 Settings = collections.namedtuple("Settings", "samples batch_size shuffle seed drop_last rank world_size")
@@ -61,6 +62,7 @@ class Loader:
         self._workers = workers or max(1, min(8, len(os.sched_getaffinity(0)) // 2))
         self._prefetch = prefetch
         self._device = _device(device)
+        self._grouped = 1 if self._device is None else self._grouped_for_device()
         self._memory = self._make_memory(pin_memory or self._device is not None)
         self._upcoming = self._position = Position(0, 0)
 
@@ -74,7 +76,7 @@ class Loader:
         position = self._upcoming
         self._upcoming, self._position = Position(position.epoch + 1, 0), position
         batches = Batches(self, position)
-        return Epoch(batches if self._device is None else Copies(torch, batches, self._device), position)
+        return Epoch(batches if self._device is None else Copies(torch, batches, self._device, self._grouping(position)), position)
 
     def set_epoch(self, epoch):
         """The number of the next epoch, as a DistributedSampler is told. The rest of that very epoch stays the rest."""
@@ -106,15 +108,23 @@ class Loader:
 
     def _make_memory(self, pin_memory):
         if pin_memory and torch.cuda.is_available():
-            return loader_memory.Pinned(torch, self.fields, self.batch_size)
+            return loader_memory.Pinned(torch, self.fields, self.batch_size * self._grouped)
         if pin_memory:
             warnings.warn("pin_memory: torch sees no GPU, so batches lie in ordinary memory", stacklevel=3)
         return loader_memory.Ordinary(torch, self.fields, self.batch_size, self._prefetch + 2)
 
+    def _grouped_for_device(self):
+        """Processes that share the samples take turns batch by batch."""
+        batch_bytes = max(1, self.batch_size * sum(field.sample_bytes for field in self.fields))
+        return max(1, min(MOST_GROUPED, GROUP_BYTES // batch_bytes, len(self))) if self._settings.world_size == 1 else 1
+
+    def _grouping(self, position):
+        return Grouping(self._grouped, self.batch_size, position.batch % self._grouped, self.drop_last)
+
     def _options(self, position):
-        settings = self._settings
-        return loader_library.Options(self.batch_size, self._workers, self._prefetch, settings.shuffle, self.drop_last, settings.seed, position.epoch, position.batch,
-                                      settings.rank, settings.world_size)  # fmt: skip
+        settings, grouped = self._settings, self._grouped
+        return loader_library.Options(self.batch_size * grouped, self._workers, self._prefetch, settings.shuffle, self.drop_last and grouped == 1, settings.seed, position.epoch,
+                                      position.batch // grouped, settings.rank, settings.world_size)  # fmt: skip
 
 
 class Epoch:

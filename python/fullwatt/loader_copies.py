@@ -2,47 +2,82 @@
 
 import collections
 
-DEPTH = 2  # copied batches that wait for the training
+DEPTH = 2  # copied groups that wait for the training
+
+# Batches that are fetched and copied as one, since each call takes longer than a small batch: how many of how many samples, of which so many were had already. Whether the
+# last one may be shorter.
+Grouping = collections.namedtuple("Grouping", "batches samples had drop_last", defaults=(1, None, 0, False))
 
 
 class Copies:
-    """Takes batches from memory of the host, and copies them on a stream of their own."""
+    """Takes groups of batches from memory of the host, and copies them on a stream of their own."""
 
-    def __init__(self, torch, batches, device):
-        self._torch, self._batches, self._device = torch, batches, device
+    def __init__(self, torch, groups, device, grouping=Grouping()):
+        self._torch, self._groups, self._device, self._grouping = torch, groups, device, grouping
+        self._had = grouping.had
         self._stream = torch.cuda.Stream(device)
         self._copied, self._failure = collections.deque(), None
+        self._group, self._event, self._user = None, None, None  # which batches are given out of now
+        self._batches = collections.deque()
 
     def next(self):
         """The next batch, on the device; None where the epoch is over. What fails is told after the batches before it."""
+        while not self._batches:
+            if not self._open_group():
+                return None
+        batch = self._batches.popleft()
+        self._let_use()
+        self._copy_ahead()
+        return batch
+
+    def _open_group(self):
+        """False where there is none any more."""
         if not self._copied:
             if self._failure is not None:
                 raise self._failure
-            self._copy(self._batches.next())
+            self._copy(self._groups.next())
         if not self._copied:
-            return None
-        batch, event = self._copied.popleft()
-        training = self._torch.cuda.current_stream(self._device)
-        training.wait_event(event)
-        for tensor in batch.values():
-            tensor.record_stream(training)  # its memory is not used again before the training's work on it is done
-        self._copy_ahead()
-        return batch
+            return False
+        (self._group, self._event), self._user = self._copied.popleft(), None
+        self._batches.extend(self._batches_of(self._group))
+        return True
+
+    def _batches_of(self, group):
+        """Those that were not had yet."""
+        if self._grouping.batches == 1:
+            return [group]
+        size = self._grouping.samples
+        parts = {name: tensor.split(size) for name, tensor in group.items()}
+        batches = [dict(zip(parts, tensors)) for tensors in zip(*parts.values())]
+        if self._grouping.drop_last and len(next(iter(batches[-1].values()))) < size:
+            batches.pop()
+        had, self._had = self._had, 0
+        return batches[had:]
+
+    def _let_use(self):
+        """The stream that is current now may work on the group."""
+        user = self._torch.cuda.current_stream(self._device)
+        if user == self._user:
+            return
+        user.wait_event(self._event)
+        for tensor in self._group.values():
+            tensor.record_stream(user)  # its memory is not used again before that stream's work on it is done
+        self._user = user
 
     def _copy_ahead(self):
         """What is fetched already; nothing is waited for."""
         try:
             while len(self._copied) < DEPTH and self._failure is None:
-                batch = self._batches.next(wait=False)
-                if batch is None:
+                group = self._groups.next(wait=False)
+                if group is None:
                     return
-                self._copy(batch)
+                self._copy(group)
         except Exception as failure:
             self._failure = failure
 
-    def _copy(self, batch):
-        if batch is None:
+    def _copy(self, group):
+        if group is None:
             return
         with self._torch.cuda.stream(self._stream):
-            copies = {name: tensor.to(self._device, non_blocking=True) for name, tensor in batch.items()}
+            copies = {name: tensor.to(self._device, non_blocking=True) for name, tensor in group.items()}
             self._copied.append((copies, self._stream.record_event()))
