@@ -5,6 +5,7 @@ some relates to that of one that had none, before and after them: a machine chan
 on which ones their threads happen to be makes processes differ. Of each turn the shortest step counts: what stays behind lengthens all of them, what only interrupts one does not.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import select
 import sys
 import threading
 
+import torch
 import training
 from switches import SWITCHES
 
@@ -57,6 +59,7 @@ class Runner:
         if self.steps == WARM_UP:
             paces = sorted(self.lengths[WARM_UP // 2:])
             self.size = max(LEAST_STEPS, int(TURN_NS / 1e3 / paces[len(paces) // 2]))
+            stay_on_one_cpu()
             if not self.is_first:
                 self.wait()
             self.pass_on()  # once around, and all are warm
@@ -99,12 +102,20 @@ class Runner:
 
 def main():
     happens, name, seconds, output, mine, following, *first = sys.argv[1:]
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
     have_a_thread()
     runner = Runner(happens, mine, following, bool(first), float(seconds))
     device = training.train(name, float(seconds), runner.step_ended)
     runner.over()
     pathlib.Path(output).write_text(json.dumps({"device": device, "turns": runner.turns, "half": runner.half}), encoding="utf-8")
+
+
+def stay_on_one_cpu():
+    """All threads; only now, since all trainings start at once."""
+    cpu = {max(os.sched_getaffinity(0))}
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread), cpu)
 
 
 def have_a_thread():
