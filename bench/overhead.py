@@ -1,4 +1,4 @@
-"""Measures what fullwatt costs a training: the hooks of a steady step, the windows beside bare CUPTI and torch.profiler, and a whole run.
+"""Measures what fullwatt costs a training: the hooks of a steady step, the process beside it, the windows beside bare CUPTI and torch.profiler, and a whole run.
 
 Usage: overhead.py FULLWATT [--workloads NAME…] [--ways NAME…] [--repeats N] [--seconds S] [--whole S] [--merge]. Each cost comes from neighbouring
 groups of steps within one process (turns.py), what windows leave behind from turns of several (relay.py). Ends with 1 when a target is missed beyond the noise.
@@ -22,8 +22,8 @@ import truth
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DEFAULT = ["shortest", "launch_small_ops", "sync_item", "small_batch", "healthy_gan", "healthy_data_on_gpu", "healthy_resnet", "healthy_transformer"]
-WAYS = ["hooks", "times+causes+bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks", "after"]  # those with + take turns in one process
-OF_FULLWATT = {"hooks", "times", "causes"}
+WAYS = ["hooks", "sampler", "times+causes+bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks", "after"]  # those with + take turns in one process
+OF_FULLWATT = {"hooks", "sampler", "times", "causes"}
 LEAST_GROUPS = 6
 
 

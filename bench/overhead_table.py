@@ -56,6 +56,13 @@ def hooks_target(rows):
             ("hooks, above both 1 % and 10 µs", reached, "none", False if beyond else None if unclear else True)]
 
 
+def sampler_target(rows):
+    """The process beside the training, which asks for figures."""
+    shares, absolute = ({name: pooled(row["sampler"], key) for name, row in rows.items() if "sampler" in row} for key in ("added", "added_us"))
+    met = all_of([either(cost.at_most(WORST), absolute[name].at_most(WORST_US)) for name, cost in shares.items()])
+    return [("fullwatt's own process beside the training", ", ".join(f"{name} {cost.text(100, '%')}" for name, cost in shares.items()), "1 % or 10 µs", met)] if shares else []
+
+
 def either(a, b):
     """Or, with None for unknown."""
     if a or b:
@@ -137,7 +144,7 @@ def window_lines(name, row):
 
 
 def table(rows, head, whole_seconds):
-    reached = hooks_target(rows) + window_targets(rows) + after_target(rows) + whole_target(rows)
+    reached = hooks_target(rows) + sampler_target(rows) + window_targets(rows) + after_target(rows) + whole_target(rows)
     lines = ["# What fullwatt costs a training", "", head, "",
              "Made by `bench/overhead.py`. Within one process, something is turned on and off after every few steps; a group of steps with it is held against the two beside it without it. Shown is the "
              "median over all groups with its 95 % interval. \"told\" is what fullwatt itself says that its hooks take." + whole_words(rows, whole_seconds), "",

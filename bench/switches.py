@@ -1,5 +1,7 @@
 """What a training can be with and without, turned on and off while it runs: fullwatt's hooks, its windows, bare CUPTI, torch.profiler."""
 
+import os
+import signal
 import sys
 
 import torch
@@ -15,6 +17,11 @@ class Switch:
     def group(self, step_ns):
         """How many steps are measured at a time."""
         return 16
+
+    def leave(self, on):
+        """As the training ends."""
+        if on:
+            self.turn(False)
 
 
 class Hooks(Switch):
@@ -51,6 +58,21 @@ class Window(Switch):
 
     def turn(self, on):
         self.actions.perform(self.opening if on else self.closing)
+
+
+class Sampler(Switch):
+    """The process of `fullwatt run` beside the training, which asks the driver and the system for figures; it stands still meanwhile. A group is so long that it asks for all of them."""
+
+    settle = 1
+
+    def group(self, step_ns):
+        return max(16, int(1_000_000_000 / step_ns))
+
+    def turn(self, on):
+        os.kill(os.getppid(), signal.SIGCONT if on else signal.SIGSTOP)
+
+    def leave(self, on):
+        self.turn(True)
 
 
 class Profiler(Switch):
@@ -93,6 +115,7 @@ def torch_profiler(*activities, **options):
 
 SWITCHES = {
     "hooks": Hooks,
+    "sampler": Sampler,
     "times": lambda: Window("OPEN_TIMES"),
     "causes": lambda: Window("OPEN_CAUSES"),
     "bare_cupti": lambda: Profiler(BareCupti),

@@ -73,8 +73,8 @@ class Turns:
         self.on = None
 
     def over(self):
-        if self.on:
-            self.switches[self.on].turn(False)
+        for name, switch in (self.switches or {}).items():
+            switch.leave(name == self.on)
 
 
 def main():

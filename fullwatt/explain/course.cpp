@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "fullwatt/explain/loader_pace.hpp"
 #include "fullwatt/explain/resources.hpp"
@@ -146,18 +147,26 @@ double first_steps_seconds(const Steps& steps) {
   return extra;
 }
 
-double energy_of(const std::vector<const model::GpuSample*>& samples) {
-  const auto has_counter = [](const model::GpuSample* sample) { return sample->energy_mj.has_value(); };
-  if (samples.size() >= 2 && std::ranges::all_of(samples, has_counter) &&
-      *samples.back()->energy_mj >= *samples.front()->energy_mj) {
-    return static_cast<double>(*samples.back()->energy_mj - *samples.front()->energy_mj) / 1e3;
-  }
+/// By the watts of each sample, as if they had been drawn since the one before.
+double joules_by_power(std::span<const model::GpuSample* const> samples) {
   double joules = 0;
   for (std::size_t i = 1; i < samples.size(); ++i) {
-    if (!samples[i]->power_w) continue;
-    joules += *samples[i]->power_w * seconds(samples[i - 1]->at_ns, samples[i]->at_ns);
+    if (samples[i]->power_w) joules += *samples[i]->power_w * seconds(samples[i - 1]->at_ns, samples[i]->at_ns);
   }
   return joules;
+}
+
+/// By the counter of energy, which is read now and then; what was before and after by power.
+double joules_of(std::span<const model::GpuSample* const> samples) {
+  const auto has_counter = [](const model::GpuSample* sample) { return sample->energy_mj.has_value(); };
+  const auto first = std::ranges::find_if(samples, has_counter);
+  if (first == samples.end()) return joules_by_power(samples);
+  const auto end = std::find_if(samples.rbegin(), samples.rend(), has_counter).base();  // behind the last one
+  const auto from = *(*first)->energy_mj;
+  const auto to = *(*(end - 1))->energy_mj;
+  if (to <= from) return joules_by_power(samples);
+  return joules_by_power({samples.begin(), first + 1}) + static_cast<double>(to - from) / 1e3 +
+         joules_by_power({end - 1, samples.end()});
 }
 
 }  // namespace
@@ -236,7 +245,7 @@ std::optional<double> energy_kwh(const model::Run& run, const TrainedGpu& gpu) {
       if (sample.gpu == static_cast<int>(i)) samples.push_back(&sample);
     }
     std::ranges::stable_sort(samples, {}, &model::GpuSample::at_ns);
-    joules += energy_of(samples);
+    joules += joules_of(samples);
   }
   return joules > 0 ? std::optional(joules / 3.6e6) : std::nullopt;
 }

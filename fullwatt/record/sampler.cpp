@@ -44,6 +44,12 @@ struct Sampler::Shared {
     return !changed.wait_for(lock, time, [&] { return stopping; });
   }
 
+  /// Whether power is known by the counter of energy alone.
+  bool counts_energy() const {
+    const std::lock_guard lock(mutex);
+    return detail == Detail::power && samples.power().empty();
+  }
+
   void take(const model::GpuSample& sample) {
     const std::lock_guard lock(mutex);
     samples.add(sample);
@@ -86,6 +92,7 @@ void Sampler::watch_gpus(const std::shared_ptr<Shared>& shared) {
       for (std::size_t gpu = 0; gpu < monitor->gpus().size(); ++gpu) {
         const auto pids = monitor->processes(gpu);
         auto sample = monitor->sample(gpu);
+        monitor->add_energy(sample);
         monitor->add_traffic(sample);
         sample.at_ns = now_ns();
         const std::lock_guard lock(shared->mutex);
@@ -97,9 +104,10 @@ void Sampler::watch_gpus(const std::shared_ptr<Shared>& shared) {
   }).detach();
   if (shared->detail == Detail::power) std::thread([shared, monitor] { follow_power(*shared, *monitor); }).detach();
   const auto tick = monitor->gpus().size() >= kManyGpus ? kManyGpusTick : kGpuTick;
-  while (shared->wait(tick)) {
+  for (bool is_first = true; shared->wait(tick); is_first = false) {
     for (std::size_t gpu = 0; gpu < monitor->gpus().size(); ++gpu) {
       auto sample = monitor->sample(gpu);
+      if (is_first || shared->counts_energy()) monitor->add_energy(sample);
       sample.at_ns = now_ns();
       shared->take(sample);
     }

@@ -110,6 +110,26 @@ TEST(Course, EnergyComesFromTheCountersAndCostsMoney) {
   EXPECT_NEAR(*explain(run).energy_kwh, *explanation.energy_kwh, 1e-12) << "the training names its GPU itself";
 }
 
+TEST(Course, EnergyIsThatOfPowerWhereTheCounterWasNotRead) {
+  RunBuilder builder;
+  builder.train(step());
+  auto run = run_on_h200(builder);
+  auto& samples = run.gpu_samples;
+  ASSERT_GT(samples.size(), 20U);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    samples[i].power_w = 100.0;
+    if (i != 5 && i != samples.size() - 6) samples[i].energy_mj = base::absent(base::Absent::unsupported);
+  }
+  const auto seconds = [&](std::size_t from, std::size_t to) {
+    return static_cast<double>(samples[to].at_ns - samples[from].at_ns) / 1e9;
+  };
+  const auto end = samples.size() - 1;
+  const auto joules = 100 * seconds(0, 5) + 300 * seconds(5, end - 5) + 100 * seconds(end - 5, end);
+  EXPECT_NEAR(*explain(run).energy_kwh, joules / 3.6e6, 1e-9);
+  for (auto& sample : samples) sample.energy_mj = base::absent(base::Absent::unsupported);
+  EXPECT_NEAR(*explain(run).energy_kwh, 100 * seconds(0, end) / 3.6e6, 1e-9);
+}
+
 TEST(Course, TheTrendHasAtMostFourHundredPointsWithPowerAndMemory) {
   RunBuilder builder;
   builder.train(step(), 3000);

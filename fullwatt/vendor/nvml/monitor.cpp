@@ -82,9 +82,6 @@ model::GpuSample Monitor::sample(std::size_t gpu) const {
       nvml.ask<unsigned long long>(
           {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}, handle),
       [](unsigned long long reasons) { return std::uint64_t{reasons}; });
-  sample.energy_mj =
-      derive<std::uint64_t>(nvml.ask<unsigned long long>({"nvmlDeviceGetTotalEnergyConsumption"}, handle),
-                            [](unsigned long long millijoules) { return std::uint64_t{millijoules}; });
   return sample;
 }
 
@@ -99,6 +96,13 @@ std::vector<Monitor::Power> Monitor::power_since(std::size_t gpu, std::uint64_t 
   for (const auto& sample : std::span(samples).first(std::min<std::size_t>(count, samples.size())))
     if (sample.at_us > after_us) found.push_back({sample.at_us, sample.number / 1000.0});
   return found;
+}
+
+void Monitor::add_energy(model::GpuSample& sample) const {
+  const auto handle = library_->handles[static_cast<std::size_t>(sample.gpu)];
+  sample.energy_mj =
+      derive<std::uint64_t>(library_->nvml.ask<unsigned long long>({"nvmlDeviceGetTotalEnergyConsumption"}, handle),
+                            [](unsigned long long millijoules) { return std::uint64_t{millijoules}; });
 }
 
 void Monitor::add_traffic(model::GpuSample& sample) const {

@@ -29,6 +29,8 @@ class Monitor {
   /// What it drew since then, as far as the driver still knows: on an H200 every 20 ms of the last 2 seconds. None
   /// where it keeps nothing.
   std::vector<Power> power_since(std::size_t gpu, std::uint64_t after_us) const;
+  /// The counter of energy: to read it takes 3 ms and more on an H200.
+  void add_energy(model::GpuSample& sample) const;
   /// PCIe traffic: NVML itself measures for 20 ms each way.
   void add_traffic(model::GpuSample& sample) const;
   /// The processes that compute on it.
