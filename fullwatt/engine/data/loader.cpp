@@ -148,12 +148,11 @@ bool Loader::issue(std::size_t index) {
   }
   const auto batch = static_cast<std::size_t>(options_.batch);
   const auto begin =
-      std::min(sequence_.size(), (static_cast<std::size_t>(issue_batch_) * static_cast<std::size_t>(options_.parts) +
-                                  static_cast<std::size_t>(options_.part)) *
-                                     batch);
-  const auto end = std::min(begin + batch, sequence_.size());
-  slot.indices.assign(sequence_.begin() + static_cast<std::ptrdiff_t>(begin),
-                      sequence_.begin() + static_cast<std::ptrdiff_t>(end));
+      std::min(sequence_->size(), (static_cast<std::size_t>(issue_batch_) * static_cast<std::size_t>(options_.parts) +
+                                   static_cast<std::size_t>(options_.part)) *
+                                      batch);
+  const auto samples = sequence_->part(begin, std::min(begin + batch, sequence_->size()));
+  slot.indices.assign(samples.begin(), samples.end());
   slot.epoch = issue_epoch_;
   slot.number = issue_batch_++;
   slot.error.reset();

@@ -108,7 +108,7 @@ class Loader {
   std::condition_variable is_ready_;
   std::vector<Slot> slots_;
   std::deque<Piece> pieces_;
-  std::vector<std::int64_t> sequence_;  ///< of the epoch that is issued
+  std::optional<Sequence> sequence_;  ///< of the epoch that is issued
   std::optional<std::uint64_t> sequence_epoch_;
   std::uint64_t issue_epoch_;
   std::uint64_t issue_batch_;
