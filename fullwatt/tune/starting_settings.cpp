@@ -9,11 +9,11 @@
 namespace fullwatt::tune {
 namespace {
 
-/// The shortest type that the card's tensor cores compute without harm.
+/// The shortest type that the card's tensor cores compute without harm; where that is bfloat16 the engine takes it
+/// by itself, and float32 for networks that are slower in it.
 std::string precision_of(const std::string& capability) {
-  if (capability.empty()) return "auto";
   const base::Version version(capability);
-  if (version >= base::Version("8.0")) return "bf16";
+  if (capability.empty() || version >= base::Version("8.0")) return "auto";
   return version >= base::Version("7.0") ? "fp16" : "false";
 }
 

@@ -92,7 +92,7 @@ class GpuChoiceTest(CommandCase):
         self.assertRegex(told, r"arguments: x.yaml --set hardware.device=cuda --gpu GPU-40900000-1111-2222-3333-444455556666( --start \S+=\S+)+\n")
         begins = re.search(r"begins with (.*) where the configuration says nothing", told).group(1).split(", ")
         self.assertEqual(re.findall(r"--start (\S+)", told), begins)
-        self.assertIn("train.amp=bf16", begins)
+        self.assertIn("train.amp=auto", begins)
         older = self.command("--gpu-config", "x.yaml", **self.machine(CARDS[:1]))
         self.assertIn("--start train.amp=fp16", older)
 

@@ -128,13 +128,6 @@ RC_GTEST_PROP(LoaderTest, ProcessesThatShareTheSamplesSeeWhatOneWouldHave, ()) {
   }
 }
 
-TEST(LoaderTest, TheOrderIsTheSameOnEveryMachine) {
-  EXPECT_EQ(Order(8, true, 1).epoch(0), Order(8, true, 1).epoch(0));
-  EXPECT_NE(Order(64, true, 1).epoch(0), Order(64, true, 1).epoch(1));
-  EXPECT_NE(Order(64, true, 1).epoch(0), Order(64, true, 2).epoch(0));
-  EXPECT_EQ(Order(8, true, 1).epoch(0), (std::vector<std::int64_t>{7, 6, 0, 5, 2, 3, 1, 4}));
-}
-
 TEST(LoaderTest, WhatCannotBeFetchedIsToldWithTheBatch) {
   Numbers data(10, 1);
   data.broken = 5;

@@ -34,6 +34,10 @@ TEST(OrderTest, SeedAndEpochAloneDecide) {
   EXPECT_NE(samples, whole(Order(100, true, 7 + (1ULL << 32U)).epoch(3)));
 }
 
+TEST(OrderTest, ItIsTheSameOnEveryMachine) {
+  EXPECT_EQ(whole(Order(8, true, 1).epoch(0)), (Samples{3, 0, 2, 1, 4, 6, 7, 5}));
+}
+
 TEST(OrderTest, PartsAreThoseOfTheWholeHoweverTheyAreAskedFor) {
   const Order order(1000, true, 1);
   const auto all = whole(order.epoch(0));

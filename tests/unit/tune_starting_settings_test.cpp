@@ -35,7 +35,7 @@ TEST(StartingSettingsTest, LargerCardsBeginLargerAndTensorCoresDecideThePrecisio
   const auto large = begun_on(141, "9.0", 16);
   EXPECT_LT(small.train.batch_size, large.train.batch_size);
   EXPECT_LT(small.data.device_cache_gb, large.data.device_cache_gb);
-  EXPECT_EQ(large.train.amp, engine::Precision::bf16);
+  EXPECT_EQ(large.train.amp, engine::Precision::automatic);
   EXPECT_EQ(begun_on(32, "7.0", 16).train.amp, engine::Precision::fp16);
   EXPECT_EQ(begun_on(11, "6.1", 16).train.amp, engine::Precision::fp32);
   EXPECT_EQ(begun_on(141, "9.0", 2).train.num_workers, 1) << "the training itself needs a CPU, too";

@@ -33,6 +33,7 @@ constexpr unsigned kEccSinceDriverLoad = 0;  ///< NVML_VOLATILE_ECC
 constexpr unsigned kPerformanceStateUnknown = 32;
 constexpr unsigned kVirtualizationVgpu = 2;
 constexpr unsigned kSamplesOfPower = 0;         ///< NVML_TOTAL_POWER_SAMPLES
+constexpr unsigned kFraction = 0;               ///< NVML_VALUE_TYPE_DOUBLE
 constexpr unsigned kFieldRecoveryAction = 230;  ///< NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 
 /// NVML_STRUCT_VERSION: how a caller tells the library which layout it hands over.

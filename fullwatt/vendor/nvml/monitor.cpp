@@ -92,7 +92,7 @@ std::vector<Monitor::Power> Monitor::power_since(std::size_t gpu, std::uint64_t 
   const auto asked = library_->nvml.call({"nvmlDeviceGetSamples"}, library_->handles[gpu], abi::kSamplesOfPower,
                                          static_cast<unsigned long long>(after_us), &type, &count, samples.data());
   std::vector<Power> found;
-  if (!asked) return found;
+  if (!asked || type == abi::kFraction) return found;
   for (const auto& sample : std::span(samples).first(std::min<std::size_t>(count, samples.size())))
     if (sample.at_us > after_us) found.push_back({sample.at_us, sample.number / 1000.0});
   return found;
