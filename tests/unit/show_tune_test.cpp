@@ -60,7 +60,7 @@ TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
   for (const auto* part : {"ms a step",
                            "samples/s",
                            "4,000",
-                           "2,000 steps",
+                           "step 2,000",
                            "4.90×",
                            "4.70×–5.10×",
                            "no faster",
