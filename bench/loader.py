@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 FILES = 4
 PIECE = 2 << 20  # bytes of a plain read, as large as the loader's own
-AHEAD = 3  # batches that are in memory at once
+AHEAD = 2  # batches that are in memory at once, as the loader has it by itself: more do not stay in the CPU's cache until they are copied
 SHARE = 0.8  # of the lesser limit
 GPU = torch.cuda.is_available()
 OURS, READS, COPIES, OTHER = "fullwatt.Loader", f"reads into {'pinned ' * GPU}memory", "copies of pinned memory to the GPU", "torch DataLoader"
@@ -70,9 +70,10 @@ def delivered(batches):
 
 
 def ours(folder, batch, threads):
+    """The thread that takes the batches and has them copied needs one of the CPUs."""
     import fullwatt
 
-    loader = fullwatt.Loader(folder, batch_size=batch, shuffle=True, fields={"x": "*_x.npy"}, workers=threads, prefetch=AHEAD, drop_last=True, device="cuda" if GPU else None)
+    loader = fullwatt.Loader(folder, batch_size=batch, shuffle=True, fields={"x": "*_x.npy"}, workers=max(1, threads - 1), prefetch=AHEAD, drop_last=True, device="cuda" if GPU else None)
     return lambda: delivered(fields["x"] for fields in loader)
 
 
@@ -167,7 +168,7 @@ def limit_of(found):
 
 def goals(results, threads, cpus):
     """(what, reached, target, met)"""
-    rows = [("CPUs that this process may use, and threads that fetch", f"{threads} of {cpus}", "half at most", 2 * threads <= cpus)]
+    rows = [("CPUs that this process may use", f"{threads} of {cpus}", "half at most", 2 * threads <= cpus)]
     for kind, found in results.items():
         limit, name = limit_of(found)
         share = middle(found[OURS]) / limit
@@ -180,8 +181,8 @@ def table(results, head, threads, cpus):
     reached = goals(results, threads, cpus)
     place = "onto the GPU" if GPU else "into ordinary memory (without a GPU there are no copies that limit it)"
     lines = ["# The loader alone", "", head, "",
-             f"Made by `bench/loader.py`. `.npy` files in the page cache, shuffled for the loaders, which deliver batches {place}, with {threads} thread{'s' * (threads != 1)} or "
-             f"worker{'s' * (threads != 1)}. The process may run on {threads} of {cpus} CPUs. All deliver the same bytes. Median of turns that alternate, with the least and the most.", "",
+             f"Made by `bench/loader.py`. `.npy` files in the page cache, shuffled for the loaders, which deliver batches {place}. The process may run on {threads} of {cpus} CPUs: as many "
+             f"threads read, as many workers has the DataLoader, and fullwatt.Loader has one thread less, beside the one that takes its batches. All deliver the same bytes. Median of turns that alternate, with the least and the most.", "",
              "| | reached | target | met |", "|---|---|---|---|", *[f"| {what} | {value} | {target} | {'yes' if met else '**no**'} |" for what, value, target, met in reached], "",
              "| samples | | GB/s | least – most | of the limit | CPUs busy |", "|---|---|---|---|---|---|"]  # fmt: skip
     for kind, found in results.items():

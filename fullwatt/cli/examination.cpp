@@ -118,4 +118,16 @@ base::Result<Examined> examine(const ExaminationOptions& options) {
   return Examined{std::move(machine), std::move(raw)};
 }
 
+base::Result<Examined> look_at_machine(const std::string& python) {
+  ExaminationOptions options;
+  options.python = python;
+  options.no_torch = python.empty();
+  options.timeout_s = python.empty() ? 10 : 60;
+  return examine(options);
+}
+
+void keep_machine(const base::Result<Examined>& examined, const std::string& run_folder) {
+  if (examined) std::ofstream(run_folder + "/machine.yaml") << doctor::raw_to_yaml(examined->raw);
+}
+
 }  // namespace fullwatt::cli

@@ -31,4 +31,9 @@ struct Examined {
 };
 base::Result<Examined> examine(const ExaminationOptions& options);
 
+/// As `doctor` does, beside a training. Without an interpreter PyTorch is left out: the training itself tells about it.
+base::Result<Examined> look_at_machine(const std::string& python = {});
+/// For the explanation of a run.
+void keep_machine(const base::Result<Examined>& examined, const std::string& run_folder);
+
 }  // namespace fullwatt::cli

@@ -15,7 +15,6 @@
 #include "fullwatt/cli/examination.hpp"
 #include "fullwatt/cli/run_report.hpp"
 #include "fullwatt/cli/run_watch.hpp"
-#include "fullwatt/doctor/probe/raw.hpp"
 #include "fullwatt/doctor/select.hpp"
 #include "fullwatt/explain/explain.hpp"
 #include "fullwatt/record/run_folder.hpp"
@@ -73,20 +72,6 @@ model::RunInfo describe(const RunOptions& options, const std::string& folder, co
   info.price_per_kwh = options.price;
   info.currency = options.currency;
   return info;
-}
-
-/// Looks at the machine as `doctor` does. Without an interpreter PyTorch is left out: the training itself tells about
-/// it.
-base::Result<Examined> look_at_machine(const std::string& python = {}) {
-  ExaminationOptions options;
-  options.python = python;
-  options.no_torch = python.empty();
-  options.timeout_s = python.empty() ? 10 : 60;
-  return examine(options);
-}
-
-void keep_machine(const base::Result<Examined>& examined, const std::string& folder) {
-  if (examined) std::ofstream(fs::path(folder) / "machine.yaml") << doctor::raw_to_yaml(examined->raw);
 }
 
 /// Makes only the GPU that `select` chose visible to the training.

@@ -104,7 +104,7 @@ bool is_interrupted() {
 }
 
 void listen_to_interrupts() {
-  std::signal(SIGINT, interrupt);
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
 }
 
 std::uint64_t free_memory() {
@@ -134,6 +134,7 @@ tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
 
 model::Tuning Tuner::tune() {
   model::Tuning tuning;
+  machine_ = std::async(std::launch::async, [] { return look_at_machine(); });
   auto first = start({.steps = kFirstSteps, .lengths = may_change_batch(), .limit = kFirstLimit});
   if (tune::is_out_of_memory(first.failure)) first = start_in_parts(std::move(first));
   if (!first.failure.empty()) {
@@ -211,6 +212,7 @@ tune::Look Tuner::look(const model::Plan& plan) {
   found.trial =
       start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
   keep_sources(found.trial.folder);
+  keep_machine(machine_.get(), found.trial.folder);
   const auto explained = explain_folder(found.trial.folder);
   if (!explained || explained->run.processes.empty()) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));

@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <vector>
 
 #include "fullwatt/cli/agent_paths.hpp"
+#include "fullwatt/cli/examination.hpp"
 #include "fullwatt/explain/facts.hpp"
 #include "fullwatt/show/style.hpp"
 #include "fullwatt/tune/batch_size.hpp"
@@ -82,6 +84,7 @@ class Tuner {
   const show::Style& style_;
   tune::TrialSetup setup_;
   std::chrono::steady_clock::time_point started_;
+  std::shared_future<base::Result<Examined>> machine_;
   model::Plan needed_;                             ///< without which the program has no room
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
@@ -97,7 +100,7 @@ class Tuner {
 
 /// Whether the user wants the best so far.
 bool is_interrupted();
-/// From now on the first Ctrl-C says so; the second ends the program.
+/// From now on the first Ctrl-C says so, or the first signal that ends jobs; the second ends the program.
 void listen_to_interrupts();
 std::uint64_t free_memory();
 

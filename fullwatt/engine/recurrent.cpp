@@ -7,7 +7,9 @@
 namespace fullwatt::engine {
 namespace {
 
-constexpr std::int64_t kNarrow = 256;
+/// Of a layer; on an H200 such layers take float32 faster than bfloat16 at batches up to 128, wider ones do not
+/// (bench/results/train.md).
+constexpr std::int64_t kNarrow = 128;
 
 struct Recurrent {
   torch::nn::detail::RNNOptionsBase options;

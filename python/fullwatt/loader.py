@@ -38,14 +38,14 @@ class Loader:
                 array, in the order of their names
     shuffle     another order in each epoch, decided by `seed` and the epoch's number alone
     workers     threads that fetch; half of the CPUs and 8 at most where nothing is said
-    prefetch    batches that are in memory ahead
+    prefetch    batches that are in memory ahead; few stay in the CPU's cache until they are copied
     pin_memory  in memory that a GPU reads by itself
     device      batches are copied there ahead, on a stream of their own
     rank        of `world_size` processes that share the samples, each taking its batches
     """
 
     def __init__(self, folder, batch_size=1, shuffle=False, fields=None, image_size=None, workers=None, seed=0, pin_memory=False, drop_last=False, device=None,
-                 prefetch=3, rank=0, world_size=1):  # fmt: skip
+                 prefetch=2, rank=0, world_size=1):  # fmt: skip
         _check(batch_size >= 1, "batch_size is %r: a batch has at least one sample" % batch_size)
         _check(workers is None or workers >= 1, "workers is %r: at least one thread has to fetch" % workers)
         _check(prefetch >= 1, "prefetch is %r: at least one batch is fetched ahead" % prefetch)

@@ -99,7 +99,7 @@ double workers_needed(const LoaderCase& seen) {
   const double rest = std::max(work.step_ms - work.gain_ms, 0.05 * work.step_ms);
   const double needed =
       work.known() ? std::ceil(work.batch_ms * work.batches_of_step / rest) + 1 : 2.0 * std::max(work.workers, 2);
-  const double room = std::max(1.0, std::floor(work.workers + std::max(seen.free, 1.0)));
+  const double room = seen.cpus > 0 ? std::max(1.0, std::floor(work.workers + std::max(seen.free, 1.0))) : needed;
   return std::clamp(needed, work.workers + 1.0, std::max(room, work.workers + 1.0));
 }
 
