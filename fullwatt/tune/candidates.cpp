@@ -167,7 +167,7 @@ int workers(const Situation& now) {
     const auto* finding = now.explanation.find(id);
     if (finding == nullptr || !finding->facts.contains("expected")) continue;
     if (const auto wanted = base::number<int>(finding->facts.at("expected")))
-      return std::clamp(*wanted, 1, std::min(now.cpus, kMostWorkers));
+      return std::clamp(*wanted, 1, kMostWorkers);
   }
   return std::min(now.cpus, starting_point(now).workers);
 }
@@ -188,6 +188,11 @@ Proposal sample_cache(const Situation& now) {
   return for_finding(now, "sample-cache", std::move(settings));
 }
 
+bool are_batches_pageable(const Situation& now) {
+  const auto* loader = now.facts.training_loader();
+  return on_gpu(now) && loader != nullptr && loader->pin_memory != true;
+}
+
 Proposal loader_workers(const Situation& now) {
   const auto* loader = now.facts.training_loader();
   const auto count = workers(now);
@@ -195,6 +200,7 @@ Proposal loader_workers(const Situation& now) {
   Settings settings{{"count", std::to_string(count)}};
   // Workers that the program does not have yet are not to be started in every epoch.
   if (loader->num_workers.value_or(0) == 0 && !loader->follows_epochs) settings["persistent"] = "true";
+  if (are_batches_pageable(now)) settings["pinned"] = "true";
   return for_finding(now, "loader-workers", std::move(settings));
 }
 
@@ -207,8 +213,7 @@ Proposal loader_persistent(const Situation& now) {
 }
 
 Proposal loader_pinned(const Situation& now) {
-  const auto* loader = now.facts.training_loader();
-  if (!on_gpu(now) || loader == nullptr || loader->pin_memory == true) return std::nullopt;
+  if (!are_batches_pageable(now)) return std::nullopt;
   return propose("batches are not in pinned memory");
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kLeastSpeedup = 1.05;  ///< what a single start can tell from noise; the proof decides in the end
 constexpr int kMostLooks = 3;
+/// A step so much shorter, and what was dropped may weigh enough: what a loader takes stays while kernels get faster.
+constexpr double kMuchShorter = 0.8;
 
 double mean_ms(const model::Trial& trial) {
   const auto sum = std::accumulate(trial.step_ms.begin(), trial.step_ms.end(), 0.0);
@@ -41,6 +43,13 @@ std::string why_not(const model::Trial& trial, const std::string& fix) {
   if (state == trial.fixes.end()) return "it was not applied";
   if (state->state == "waiting") return "not in force by the end: it waits " + state->text;
   return state->state == "in-force" ? std::string() : state->text;
+}
+
+/// Whether the settings of a fix do what the other does.
+bool brings(const model::PlannedFix& fix, std::string_view other) {
+  const auto is_set = [&](const char* name) { return fix.settings.contains(name) && fix.settings.at(name) == "true"; };
+  return fix.id == "loader-workers" &&
+         ((other == "loader-pinned" && is_set("pinned")) || (other == "loader-persistent" && is_set("persistent")));
 }
 
 /// Everything that one search knows.
@@ -102,18 +111,26 @@ class Search {
     return true;
   }
 
-  /// What is worth a try now: not what was tried before, unless a fix of the loader came since, which opens the way for
-  /// those that take turns. Those that promise most come first.
+  /// What is worth a try now: not what was tried before, unless it may give more than then. Those that promise most
+  /// come first.
   std::vector<Candidate> sorted_out(std::vector<Candidate> all) const {
     std::erase_if(all, [&](const auto& candidate) {
       const auto before = std::ranges::find(found_.tried, candidate.fix.id,
                                             [](const auto& tried) -> const auto& { return tried.fix.id; });
-      if (before == found_.tried.end()) return false;
-      return before->kept || !before->speedup() || !catalog::find_fix(candidate.fix.id)->live || !opened_way_;
+      return before != found_.tried.end() && !may_give_more(candidate, *before);
     });
     std::ranges::stable_sort(all, std::ranges::greater(),
                              [](const auto& candidate) { return candidate.predicted.ms.value_or(0); });
     return all;
+  }
+
+  /// Another fix of the loader opens the way for those that take turns; they, by a shorter step, for those of the
+  /// loader.
+  bool may_give_more(const Candidate& now, const model::TriedFix& dropped) const {
+    if (dropped.kept || !dropped.speedup()) return false;
+    if (catalog::find_fix(now.fix.id)->live) return opened_way_;
+    const auto promise = now.predicted.ms.value_or(now.predicted.high_ms.value_or(0));
+    return found_.after_ms < kMuchShorter * *dropped.before_ms && promise > (kLeastSpeedup - 1) * found_.after_ms;
   }
 
   /// The fix of the plan that another one cannot stand beside.
@@ -126,7 +143,8 @@ class Search {
   /// What promises most is looked at while it is tried: most likely it is kept, and then the next look has been taken.
   void try_one_by_one(const std::vector<Candidate>& candidates, bool looks) {
     for (const auto& candidate : candidates) {
-      if (catalog::find_fix(candidate.fix.id)->live) continue;
+      const auto brings_it = [&](const auto& fix) { return brings(fix, candidate.fix.id); };
+      if (catalog::find_fix(candidate.fix.id)->live || std::ranges::any_of(found_.plan.fixes, brings_it)) continue;
       const auto used_before = used_;
       try_by_a_start(new_entry(candidate), looks);
       looks = looks && used_ == used_before;

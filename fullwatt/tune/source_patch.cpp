@@ -74,7 +74,7 @@ void for_loader(const model::PlannedFix& fix, const explain::ProcessFacts& facts
   if (fix.id == "loader-workers") add("num_workers", setting("count"));
   if (fix.id == "loader-prefetch") add("prefetch_factor", setting("factor"));
   if (fix.id == "loader-persistent" || setting("persistent") == "true") add("persistent_workers", "True");
-  if (fix.id == "loader-pinned") add("pin_memory", "True");
+  if (fix.id == "loader-pinned" || setting("pinned") == "true") add("pin_memory", "True");
 }
 
 void for_optimizers(const model::PlannedFix& fix, const explain::ProcessFacts& facts,

@@ -172,6 +172,15 @@ TEST_F(TuneTest, AnInterruptEndsTheStartThatIsRunningAndGivesTheBestSoFar) {
   EXPECT_TRUE(contains(plan, "id: sample-cache")) << plan;
 }
 
+/// As a batch system does when the time of a job is up.
+TEST_F(TuneTest, ASignalToEndIsAnInterrupt) {
+  const auto program = write_short();
+  const auto ended = cut_off(program, 1, SIGTERM);
+  ASSERT_TRUE(ended);
+  EXPECT_TRUE(WIFEXITED(*ended)) << "ended by signal " << WTERMSIG(*ended);
+  EXPECT_FALSE(record::list_runs(home_ / "tunes").empty());
+}
+
 /// A card with room for eight samples, as the program's own words have it.
 TEST_F(TuneTest, ABatchWithoutRoomIsCutIntoPartsWhereThatIsAllowed) {
   const auto program = folder_.write("train.py", R"(import torch
@@ -209,12 +218,20 @@ for epoch in range(1000):
 
 /// Both are tried otherwise: WithoutNamespacesWhatPythonWritesIsKeptApart.
 TEST_F(TuneTest, WhatIsNotExactOrNotWantedIsNotTried) {
-  const auto result = tune(write_short(), {"--exact", "--skip", "fused-optimizer", "--no-proof", "--minutes", "0.2"});
+  const auto result =
+      tune(write_short(), {"--exact", "--skip", "fused-optimizer", "--no-proof", "--keep", "--minutes", "0.2"});
   if (no_sandbox(result)) GTEST_SKIP() << result.out;
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(contains(result.err, "a step takes")) << result.err;
   EXPECT_FALSE(contains(result.err, "channels-last")) << result.err;
   EXPECT_FALSE(contains(result.err, "fused-optimizer")) << result.err;
+  const auto look = fs::path(home_ / "tunes") / record::list_runs(home_ / "tunes").front() / "2/run";
+  const auto explained = run({FULLWATT_PROGRAM, "report", "--json", look.string()});
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  const auto uses = model::Json::parse(explained.out)["resources"];
+  const auto cpu = std::ranges::find_if(uses, [](const auto& use) { return use["id"] == "cpu"; });
+  ASSERT_NE(cpu, uses.end()) << uses.dump();
+  EXPECT_TRUE((*cpu)["limit"].is_number()) << "a look knows the machine: how many workers a loader may have";
 }
 
 TEST_F(TuneTest, WhatWasCutOffDoesNotGoOnWithAnotherProgram) {

@@ -116,12 +116,14 @@ void add_workers(RunBuilder& builder, int workers, double batch_ms, double cpu, 
   }
 }
 
-/// 40 ms of waiting in a step of about 65 ms.
-RunBuilder starved(const std::string& loader = R"("batch_size":64,"num_workers":2,"prefetch_factor":2)") {
-  auto script = Script().data(12, 40).launches(8, 15, kConvolution, 2);
+/// The training makes its batches itself, as it has no workers.
+RunBuilder loads_itself(double batch_ms, double cpu) {
+  auto script = Script().data(12, batch_ms).launches(8, 15, kConvolution, 2);
   Said said;
-  said.loader = loader;
-  return training(finish(script, 1), said);
+  said.loader = R"("batch_size":64,"num_workers":0)";
+  auto builder = training(finish(script, 1), said);
+  add_workers(builder, 1, batch_ms, cpu);
+  return builder;
 }
 
 void set_load(RunBuilder& builder, double busy, double training, double throttled = 0, double iowait = 0) {
@@ -131,6 +133,39 @@ void set_load(RunBuilder& builder, double busy, double training, double throttle
     sample.throttled = throttled;
     sample.iowait = iowait;
   }
+}
+
+void set_cpus(RunBuilder& builder, int count) {
+  auto& system = builder.run().machine->host.system;
+  system.online_cpus = count;
+  system.cpus = "0-" + std::to_string(count - 1);
+}
+
+TEST(LoaderRulesTest, WorkersFitTheCpusThatAreThereAndWaitingTakesNone) {
+  const auto expected = [](RunBuilder builder) {
+    return std::stoi(expect_found(builder, "loader-workers-zero").facts.at("expected"));
+  };
+  const auto computing = loads_itself(60, 1);
+  EXPECT_GT(expected(computing), 3);
+  auto on_two = computing;
+  set_cpus(on_two, 2);
+  EXPECT_EQ(expected(on_two), 1);
+  auto unknown = computing;
+  unknown.run().machine.reset();
+  EXPECT_EQ(expected(unknown), expected(computing));
+  auto waiting = loads_itself(60, 0.05);
+  set_cpus(waiting, 2);
+  set_load(waiting, 0.2, 0.2);
+  EXPECT_GT(expected(waiting), 3);
+  EXPECT_GT(*expect_found(waiting, "loader-workers-zero").gain_ms, 50);
+}
+
+/// 40 ms of waiting in a step of about 65 ms.
+RunBuilder starved(const std::string& loader = R"("batch_size":64,"num_workers":2,"prefetch_factor":2)") {
+  auto script = Script().data(12, 40).launches(8, 15, kConvolution, 2);
+  Said said;
+  said.loader = loader;
+  return training(finish(script, 1), said);
 }
 
 TEST(LoaderRulesTest, BusyWorkersOnAnIdleMachineAreTooFew) {

@@ -103,6 +103,18 @@ TEST(TuneCandidatesTest, WhatIsInForceAlreadyIsNotTried) {
   EXPECT_EQ(training.ids(), std::vector<std::string>{"non-blocking"});
 }
 
+TEST(TuneCandidatesTest, WorkersForAGpuPinTheirBatches) {
+  for (const auto* device : {"cuda:0", "cpu"}) {
+    auto training = image_training(device);
+    training.find("loader-workers-zero");
+    const auto found = candidates({training.explanation, training.facts, 8, 64ULL << 30});
+    const auto workers = std::ranges::find(found, "loader-workers", [](const auto& one) { return one.fix.id; });
+    ASSERT_NE(workers, found.end());
+    EXPECT_EQ(workers->fix.settings.contains("pinned"), std::string_view(device) == "cuda:0");
+    EXPECT_EQ(workers->fix.settings.at("persistent"), "true");
+  }
+}
+
 TEST(TuneCandidatesTest, AnIterableDataSetIsLeftToItsOwnLoader) {
   auto training = image_training("cpu");
   training.find("loader-workers-zero");

@@ -1,7 +1,9 @@
 #include <cmath>
+#include <fstream>
 #include <random>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "fullwatt/tune/drawn_watts.hpp"
 
@@ -73,6 +75,41 @@ TEST(TurnWatts, AreCountedWhereTheDriverKeepsNothing) {
   ASSERT_TRUE(turns.watts());
   EXPECT_GT(turns.watts()->with, turns.watts()->without + 100);
   EXPECT_TRUE(watts_over(turns.run, 0, {1.2e9, 7e9}));
+}
+
+/// As they were recorded on an H200: turns of a small convolutional network, and of a larger one. What a fix does to
+/// the power is told, also that it is nothing; not where the turns of compiled kernels differ from each other.
+TEST(TurnWatts, AreToldOfRecordedTurns) {
+  const std::map<std::string, int> rounded{{"tf32", 0},         {"bf16", -60},          {"cudnn-benchmark", 10},
+                                           {"cuda-graphs", 20}, {"backward-inline", 0}, {"fused-optimizer", 0}};
+  std::ifstream file(FULLWATT_TURNS);
+  const auto recorded = nlohmann::json::parse(file);
+  std::map<std::string, std::vector<std::optional<double>>> added;
+  for (const auto& start : recorded["starts"]) {
+    model::Run run;
+    for (const auto& sample : start["power"])
+      run.power_samples.push_back(
+          {.at_ns = static_cast<std::uint64_t>(sample[0].get<double>() * kMs), .watts = sample[1]});
+    const auto stretches = [](const nlohmann::json& turns) {
+      std::vector<Stretch> found;
+      for (const auto& turn : turns) found.push_back({turn[0].get<double>() * kMs, turn[1].get<double>() * kMs});
+      return found;
+    };
+    for (const auto& turns : start["turns"]) {
+      const auto watts = turn_watts(run, 0, stretches(turns["without"]), stretches(turns["with"]));
+      added[turns["fix"]].push_back(watts ? std::optional(watts->with - watts->without) : std::nullopt);
+    }
+  }
+  for (const auto& [fix, watts] : rounded) {
+    ASSERT_FALSE(added[fix].empty()) << fix;
+    for (const auto& one : added[fix]) {
+      ASSERT_TRUE(one) << fix;
+      EXPECT_NEAR(*one, watts, 10) << fix;
+    }
+  }
+  EXPECT_NEAR(*added["channels-last"].at(0), -20, 10);
+  EXPECT_NEAR(*added["channels-last"].at(1), -105, 10) << "of the larger network";
+  EXPECT_FALSE(added["compile"].at(0));
 }
 
 TEST(WattsOver, AreTheMeanOfAShortStart) {

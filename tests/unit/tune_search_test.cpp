@@ -155,7 +155,7 @@ TEST(TuneSearchTest, TurnsWaitForALookAtAMendedLoaderWhileThereIsTime) {
 
 TEST(TuneSearchTest, WhatIsTriedByALookNeedsNoOtherWhenItIsKept) {
   Program program({{"sample-cache", 0.2}, {"loader-pinned", 1.0}, {"bf16", 0.5}},
-                  {candidate("bf16"), candidate("loader-pinned", 1), candidate("sample-cache", 80)});
+                  {candidate("bf16"), candidate("loader-pinned", 0.1), candidate("sample-cache", 80)});
   const auto tuning = search_in(program);
   EXPECT_EQ(tuning.plan.fixes.size(), 2U);
   // As it is, with sample-cache, with loader-pinned, in turns, and as it is in the end.
@@ -175,6 +175,29 @@ TEST(TuneSearchTest, TurnsAreTakenAgainOnlyWhenTheLoaderWasMendedSince) {
   Program program({{"bf16", 1.0}, {"tf32", 0.5}}, {candidate("bf16"), candidate("tf32")});
   search_in(program);
   EXPECT_EQ(std::ranges::count(program.turned, "bf16"), 1);
+}
+
+/// What a loader takes is a small part of a long step, and a large one of a short step.
+TEST(TuneSearchTest, ALoaderIsTriedAgainWhenTheStepHasBecomeMuchShorter) {
+  for (const double faster : {0.5, 0.9}) {
+    Program program({{"loader-workers", 0.6}, {"bf16", faster}}, {candidate("bf16"), candidate("loader-workers", 30)});
+    program.opener = "bf16";
+    const auto tuning = search_in(program);
+    EXPECT_EQ(entry(tuning, "loader-workers").kept, faster == 0.5);
+    EXPECT_EQ(tuning.plan.fixes.size(), faster == 0.5 ? 2U : 1U);
+    EXPECT_NEAR(tuning.after_ms, faster == 0.5 ? 30 : 90, 1e-9);
+  }
+}
+
+TEST(TuneSearchTest, WhatAKeptFixBringsIsNotTriedByItself) {
+  auto workers = candidate("loader-workers", 30);
+  workers.fix.settings = {{"count", "4"}, {"pinned", "true"}};
+  for (const double faster : {0.5, 1.0}) {
+    Program program({{"loader-workers", faster}, {"loader-pinned", 0.9}}, {workers, candidate("loader-pinned")});
+    const auto tuning = search_in(program);
+    ASSERT_EQ(tuning.plan.fixes.size(), 1U);
+    EXPECT_EQ(tuning.plan.fixes[0].id, faster == 0.5 ? "loader-workers" : "loader-pinned");
+  }
 }
 
 TEST(TuneSearchTest, AFixThatIsNotInForceIsDroppedWithItsReason) {

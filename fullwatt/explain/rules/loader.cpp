@@ -93,13 +93,20 @@ Match start(const Case& examined, const LoaderCase& seen, double gain) {
   return match;
 }
 
+/// Workers that so many CPUs have room for: waiting for a disk or a network takes none.
+double workers_on(double cpus, const LoaderWork& work) {
+  constexpr double kLeastComputing = 0.1;
+  return cpus / (work.known() ? std::max(work.cpu_share, kLeastComputing) : 1);
+}
+
 /// As many workers as hide the data behind the rest of the step, at most what the CPUs allow.
 double workers_needed(const LoaderCase& seen) {
   const auto& work = seen.work;
   const double rest = std::max(work.step_ms - work.gain_ms, 0.05 * work.step_ms);
   const double needed =
       work.known() ? std::ceil(work.batch_ms * work.batches_of_step / rest) + 1 : 2.0 * std::max(work.workers, 2);
-  const double room = seen.cpus > 0 ? std::max(1.0, std::floor(work.workers + std::max(seen.free, 1.0))) : needed;
+  const double room =
+      seen.cpus > 0 ? std::max(1.0, std::floor(work.workers + workers_on(std::max(seen.free, 1.0), work))) : needed;
   return std::clamp(needed, work.workers + 1.0, std::max(room, work.workers + 1.0));
 }
 
@@ -111,7 +118,8 @@ Matches workers_zero(const Case& examined) {
   const auto seen = look(examined);
   const bool no_room = seen.cpus == 1 || (!examined.on_gpu() && cpus_are_full(seen));
   if (reason(seen) != Reason::main_process || no_room) return {};
-  const double gain = seen.work.gain_with(std::max(1.0, seen.cpus > 0 ? std::min(seen.cpus - 1, 8.0) : 4));
+  const double room = seen.cpus > 0 ? std::min(workers_on(seen.cpus - 1, seen.work), 8.0) : 4;
+  const double gain = seen.work.gain_with(std::max(1.0, room));
   auto match = start(examined, seen, gain - kHandOverMs * seen.work.batches_of_step);
   if (!examined.on_gpu()) match.severity = model::Severity::note;
   return {match.fact("expected", number_text(workers_needed(seen)))};

@@ -70,7 +70,7 @@ def draw_seed(torch, loader):
 def workers(tools, entry):
     """More processes, or fewer, that fetch samples."""
     count = int(entry["count"])
-    is_kept = entry.get("persistent", False)
+    is_kept, is_pinned = entry.get("persistent", False), entry.get("pinned", False)
 
     def change(torch, loader):
         why = why_no_workers(torch, loader)
@@ -83,6 +83,8 @@ def workers(tools, entry):
             changed["prefetch_factor"] = loader.prefetch_factor or 2
         if is_kept and not loader.persistent_workers and not follows_epochs(loader):
             changed["persistent_workers"] = True
+        if is_pinned and not loader.pin_memory and torch.cuda.is_available():
+            changed["pin_memory"] = True
         return changed
 
     tools.loaders.add("loader-workers", change)
