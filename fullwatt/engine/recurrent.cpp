@@ -8,7 +8,7 @@ namespace fullwatt::engine {
 namespace {
 
 /// Of a layer; on an H200 such layers take float32 faster than bfloat16 at batches up to 128, wider ones do not
-/// (bench/results/train.md).
+/// (bench/results/lstm_widths.md).
 constexpr std::int64_t kNarrow = 128;
 
 struct Recurrent {
