@@ -25,6 +25,7 @@ DEFAULT = ["shortest", "launch_small_ops", "sync_item", "small_batch", "healthy_
 WAYS = ["hooks", "sampler", "times+causes+bare_cupti", "profiler_cuda", "profiler_both", "profiler_stacks", "after"]  # those with + take turns in one process
 OF_FULLWATT = {"hooks", "sampler", "times", "causes"}
 LEAST_GROUPS = 6
+SETS = 3 if running.gpu() else 1  # of like trainings that take turns at once; most of their time is their start
 
 
 def in_turns(name, ways, options):
@@ -60,7 +61,8 @@ def costs(groups, way, seconds):
 def left_behind(name, options):
     """Like trainings take turns; halfway some have windows, or bare CUPTI, and others have nothing. What their steps take after that beyond what they took before, beside one that
     had nothing; each a single number, since what a process is like by chance is in all of its steps."""
-    happens = ["nothing", "nothing", "windows", *(["bare_cupti"] if running.gpu() else [])]
+    one_set = ["nothing", "nothing", "windows", *(["bare_cupti"] if running.gpu() else [])]
+    happens = SETS * one_set
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         pipes = [str(folder / f"pipe{place}") for place in range(len(happens))]
@@ -76,9 +78,10 @@ def left_behind(name, options):
             return running.own_measurement(own, code, "turns.json")
 
         with concurrent.futures.ThreadPoolExecutor(len(happens)) as pool:
-            plain, *others = pool.map(train, range(len(happens)))
-    changes = [[change(plain, other)] for other in others]
-    return {**dict(zip(("control", "left", "left_by_bare"), changes)), "device": plain["device"]}
+            trained = list(pool.map(train, range(len(happens))))
+    sets = [trained[start:start + len(one_set)] for start in range(0, len(trained), len(one_set))]
+    changes = [[change(plain, other) for other in others] for plain, *others in sets]
+    return {**dict(zip(("control", "left", "left_by_bare"), map(list, zip(*changes)))), "device": trained[0]["device"]}
 
 
 def change(plain, other):

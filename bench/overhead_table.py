@@ -112,7 +112,17 @@ def after_target(rows):
     words = ("", "without any ", "after bare CUPTI ")
     told = "; ".join(f"{name} {', '.join(word + cost.text(100, '%') for word, cost in zip(words, each) if cost)}" for name, each in costs.items())
     verdicts = [left.at_most(WORST) if left.count >= LEAST_RELAYS and control.low >= -WORST and control.high <= WORST else None for left, control, _ in costs.values()]
-    return [("steps after windows, beside those before them", told, "1 %", all_of(verdicts))]
+    return [("steps after windows, beside those before them", told, "1 %", all_of(verdicts)), *after_bare_target(rows)]
+
+
+def after_bare_target(rows):
+    """What windows leave behind that bare CUPTI does not, from like trainings that took turns."""
+    costs = {name: Cost([left - bare for result in row["after"] for left, bare in zip(result["left"], result.get("left_by_bare", []))])
+             for name, row in rows.items() if any("left_by_bare" in result for result in row.get("after", []))}  # fmt: skip
+    if not costs:
+        return []
+    told = ", ".join(f"{name} {cost.text(100, '%')}" for name, cost in costs.items())
+    return [("steps after windows, beyond those after bare CUPTI", told, "1 %", all_of([cost.at_most(WORST) if cost.count >= LEAST_RELAYS else None for cost in costs.values()]))]
 
 
 def whole_target(rows):

@@ -143,8 +143,8 @@ model::Tuning Tuner::tune() {
   }
   learn(first);
   tuning =
-      tune::search({.look = [&](const auto& plan) { return look(plan); },
-                    .measure = [&](const auto& plan) { return measure(plan); },
+      tune::search({.look = [&](const auto& plan, const auto& tries) { return look(plan, tries); },
+                    .measure = [&](const auto& plan, const auto& tries) { return measure(plan, tries); },
                     .in_turns = [&](const auto& turning) { return in_turns(turning); }},
                    {.starts = kMostStarts - number_,
                     .is_over = [&] { return is_interrupted() || seconds_left() < last_seconds_; },
@@ -205,16 +205,19 @@ std::uint64_t Tuner::steps_for(double ms) const {
 }
 
 /// Explains the program with a plan and asks which fixes make sense then.
-tune::Look Tuner::look(const model::Plan& plan) {
+tune::Look Tuner::look(const model::Plan& plan, const std::string& tries) {
   const bool is_first = plan.fixes.size() == needed_.fixes.size();
   say("looks where the time goes" + (is_first ? std::string() : " with " + names_of(plan)));
   tune::Look found;
-  found.trial =
-      start({.plan = plan, .steps = steps_for(kExplainedMs), .windows = true, .limit = limit_ + kLongerLimit});
+  found.trial = start({.plan = plan,
+                       .steps = steps_for(kExplainedMs),
+                       .tries = tries,
+                       .windows = true,
+                       .limit = limit_ + kLongerLimit});
   keep_sources(found.trial.folder);
   keep_machine(machine_.get(), found.trial.folder);
   const auto explained = explain_folder(found.trial.folder);
-  if (!explained || explained->run.processes.empty()) return found;
+  if (!explained || explained->run.processes.empty() || explained->explanation.steps == 0) return found;
   say(fmt::format("a step takes {:.3g} ms", explained->explanation.step_ms.mean));
   const auto facts = explain::parse_facts(explained->run.processes.front());
   if (is_first) {
@@ -232,8 +235,8 @@ tune::Look Tuner::look(const model::Plan& plan) {
   return found;
 }
 
-model::Trial Tuner::measure(const model::Plan& plan) {
-  return start({.plan = plan, .steps = steps_, .limit = limit_});
+model::Trial Tuner::measure(const model::Plan& plan, const std::string& tries) {
+  return start({.plan = plan, .steps = steps_, .tries = tries, .limit = limit_});
 }
 
 /// Where steps are long, fewer pairs must do, and shorter ones where a program has few. Should its steps not suffice,

@@ -57,8 +57,8 @@ class Tuner {
   // Finding the plan.
   void learn(const model::Trial& first);
   std::uint64_t steps_for(double ms) const;
-  tune::Look look(const model::Plan& plan);
-  model::Trial measure(const model::Plan& plan);
+  tune::Look look(const model::Plan& plan, const std::string& tries);
+  model::Trial measure(const model::Plan& plan, const std::string& tries);
   model::Trial in_turns(const tune::Turning& turning);
   bool is_unwanted(const std::string& id) const;
 

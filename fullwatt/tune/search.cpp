@@ -83,7 +83,7 @@ class Search {
   std::optional<Look> new_look() {
     if (!may_start()) return std::nullopt;
     ++used_;
-    return starts_.look(found_.plan);
+    return starts_.look(found_.plan, {});
   }
 
   /// Advice is about the program with everything that was found; of another one there is none.
@@ -166,7 +166,7 @@ class Search {
     auto plan = found_.plan;
     plan.fixes.push_back(tried.fix);
     ++used_;
-    auto look = looks ? starts_.look(plan) : Look{starts_.measure(plan), {}, {}};
+    auto look = looks ? starts_.look(plan, tried.fix.id) : Look{starts_.measure(plan, tried.fix.id), {}, {}};
     const auto& trial = look.trial;
     tried.reason = why_not(trial, tried.fix.id);
     if (!tried.reason.empty()) return;

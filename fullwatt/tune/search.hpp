@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "fullwatt/model/proof.hpp"
@@ -23,10 +24,11 @@ struct Turning {
   bool program_is_short = false;  ///< it ended before all fixes had their turns
 };
 
-/// The ways to start the program.
+/// The ways to start the program. `tries` is the fix of the plan that the start is for, if any: where that is refused,
+/// the start may end.
 struct Starts {
-  std::function<Look(const model::Plan&)> look;
-  std::function<model::Trial(const model::Plan&)> measure;
+  std::function<Look(const model::Plan&, const std::string& tries)> look;
+  std::function<model::Trial(const model::Plan&, const std::string& tries)> measure;
   std::function<model::Trial(const Turning&)> in_turns;
 };
 

@@ -41,6 +41,7 @@ nlohmann::json asked_of_agent(const TrialRequest& request) {
   if (!request.turns.fixes.empty())
     wanted["turns"] = {
         {"fixes", request.turns.fixes}, {"pairs", request.turns.pairs}, {"seconds", request.turns.seconds}};
+  if (!request.tries.empty()) wanted["tries"] = request.tries;
   if (request.lengths) wanted["lengths"] = kLengthsSeconds;
   if (request.longest && !request.longest->longest.empty())
     wanted["longest"] = {{"indices", request.longest->longest}, {"of", request.longest->of}};

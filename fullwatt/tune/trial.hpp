@@ -27,6 +27,7 @@ struct TrialRequest {
   std::uint64_t steps = 0;
   int seed_offset = 0;
   InTurns turns;
+  std::string tries;     ///< the fix that the trial is for: refused, it is over before its last step
   bool losses = false;   ///< of every step
   bool windows = false;  ///< record what explains a step, too
   bool lengths = false;  ///< of the samples, read behind the last step

@@ -16,7 +16,7 @@ from . import loader_library, loader_memory
 from .loader_copies import Copies, Grouping
 
 WAIT_MS = 100  # that Ctrl-C may have to wait
-GROUP_BYTES, MOST_GROUPED = 8 << 20, 16  # small batches for a GPU are fetched and copied together: each call takes as long as a megabyte or more
+GROUP_BYTES, MOST_GROUPED = 12 << 20, 16  # small batches for a GPU are fetched and copied together: each call takes as long as a megabyte or more
 
 Field = collections.namedtuple("Field", "name dtype shape numbers sample_bytes")
 Settings = collections.namedtuple("Settings", "samples batch_size shuffle seed drop_last rank world_size")

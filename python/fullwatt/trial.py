@@ -1,7 +1,7 @@
 """A trial of `fullwatt tune`: the program runs for some steps, with other seeds where asked, and ends without its own last lines.
 
-FULLWATT_TRIAL holds JSON: `seed_offset` is added to every seed that the program sets, `losses` asks for the loss of every step, `lengths` and `longest` are told in
-longest.py. Without windows (FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end.
+FULLWATT_TRIAL holds JSON: `seed_offset` is added to every seed that the program sets, `losses` asks for the loss of every step, `tries` is the fix that it is for
+(where that is refused there is nothing to measure), `lengths` and `longest` are told in longest.py. Without windows (FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end.
 """
 
 import itertools
@@ -12,8 +12,9 @@ import sys
 from time import perf_counter_ns as now
 
 from . import longest
-from .agent import LOSS
+from .agent import LOSS, torch_distributed
 from .facts import ITEM_LIMIT
+from .fixes.report import REFUSED
 from .fixes.target import Target
 from .fixes.turns import NoTurns, Turns
 from .measure import Losses, leave_to_parent
@@ -56,8 +57,19 @@ def tell_files(agent):
 
 def turns(torch, agent):
     """What makes the turns of this trial's fixes, given their report."""
-    wanted = (options() or {}).get("turns")
-    return lambda report: Turns(torch, agent, report, wanted, lambda: stop(agent)) if wanted else NoTurns()
+    wanted = options() or {}
+
+    def make(report):
+        if "tries" in wanted:
+            agent.at_steady.append(lambda: report.state(wanted["tries"]) == REFUSED and is_alone() and stop(agent))
+        return Turns(torch, agent, report, wanted["turns"], lambda: stop(agent)) if "turns" in wanted else NoTurns()
+
+    return make
+
+
+def is_alone():
+    """No other process would wait for this one."""
+    return (torch_distributed("get_world_size") or 1) == 1
 
 
 def stop(agent):

@@ -312,14 +312,18 @@ class PairsTest(unittest.TestCase):
 class TurnsCase(Case):
     """Fixes that are turned on and off within one trial."""
 
-    def turns(self, fixes, source, pairs=3, most_seconds=600):
+    def planned(self, fixes, source, steps, wanted):
         plan = os.path.join(self.scratch, "plan.json")
         with open(plan, "w") as file:
             json.dump({"fixes": fixes}, file)
-        wanted = {"turns": {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05, "most_seconds": most_seconds}}
-        environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": "2000", "FULLWATT_WINDOWS": "off"}
+        environment = {"FULLWATT_TRIAL": json.dumps(wanted), "FULLWATT_PLAN": plan, "FULLWATT_STEPS": str(steps), "FULLWATT_WINDOWS": "off"}
         outcome = self.run_forked(MODEL + source, environment=environment)
         self.assertEqual(outcome.code, 0, outcome.err)
+        return outcome
+
+    def turns(self, fixes, source, pairs=3, most_seconds=600):
+        wanted = {"fixes": [fix["id"] for fix in fixes], "pairs": pairs, "seconds": 0.05, "most_seconds": most_seconds}
+        outcome = self.planned(fixes, source, 2000, {"turns": wanted})
         return outcome, {fact["id"]: fact for fact in outcome.facts("turn")}
 
 
@@ -430,6 +434,20 @@ for step in range(3000):
         first = let_go.index("True")
         self.assertIn("False", let_go[:first])
         self.assertIn("False", let_go[first:], "it is turned off again")
+
+    def test_a_start_for_a_fix_that_is_refused_is_over_soon(self):
+        fixes = [{"id": "loader-workers", "count": 2}, {"id": "threads", "count": 1}]
+        source = """
+class Numbers(torch.utils.data.IterableDataset):
+    def __iter__(self): return (torch.ones(8) for _ in range(4000))
+for x in torch.utils.data.DataLoader(Numbers(), batch_size=4):
+    optimizer.zero_grad()
+    loss_of(x, torch.ones(4, 1)).backward()
+    optimizer.step()
+"""
+        for tries, is_over in (("loader-workers", True), ("threads", False)):
+            steps = self.planned(fixes, source, 60, {"tries": tries}).spool().header.step_count
+            self.assertLess(steps, 40) if is_over else self.assertEqual(steps, 60)
 
     def test_what_cannot_be_applied_is_passed_over(self):
         outcome, told = self.turns([{"id": "channels-last"}, {"id": "threads", "count": 1}], self.SOURCE)

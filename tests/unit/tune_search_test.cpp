@@ -100,8 +100,8 @@ class Program {
 };
 
 model::Tuning search_in(Program& program, const SearchLimits& limits = {}) {
-  return search({.look = [&](const auto& plan) { return program.look(plan); },
-                 .measure = [&](const auto& plan) { return program.measure(plan); },
+  return search({.look = [&](const auto& plan, const auto&) { return program.look(plan); },
+                 .measure = [&](const auto& plan, const auto&) { return program.measure(plan); },
                  .in_turns = [&](const auto& turning) { return program.in_turns(turning); }},
                 limits, {});
 }
@@ -140,8 +140,8 @@ TEST(TuneSearchTest, TurnsWaitForALookAtAMendedLoaderWhileThereIsTime) {
   for (const bool late : {false, true}) {
     Program program({{"sample-cache", 0.2}, {"bf16", 0.5}}, {candidate("bf16"), candidate("sample-cache", 80)});
     int looks_at_turns = 0;
-    const auto tuning = search({.look = [&](const auto& plan) { return program.look(plan); },
-                                .measure = [&](const auto& plan) { return program.measure(plan); },
+    const auto tuning = search({.look = [&](const auto& plan, const auto&) { return program.look(plan); },
+                                .measure = [&](const auto& plan, const auto&) { return program.measure(plan); },
                                 .in_turns =
                                     [&](const auto& turning) {
                                       looks_at_turns = program.looks;
@@ -283,12 +283,31 @@ TEST(TuneSearchTest, WhoeverWantsTheBestSoFarGetsIt) {
 }
 
 TEST(TuneSearchTest, AProgramThatDoesNotRunIsToldAsSuch) {
-  const auto failing = [](const model::Plan&) {
+  const auto failing = [](const model::Plan&, const std::string&) {
     Look look;
     look.trial.failure = "exit code 2: no such file";
     return look;
   };
   EXPECT_EQ(search({.look = failing}, {}, {}).failure, "exit code 2: no such file");
+}
+
+TEST(TuneSearchTest, AStartIsToldWhatItIsFor) {
+  Program program({{"sample-cache", 1.0}, {"loader-workers", 0.5}},
+                  {candidate("sample-cache", 80), candidate("loader-workers", 40)});
+  std::vector<std::string> tried;
+  const auto tuning = search({.look =
+                                  [&](const auto& plan, const auto& tries) {
+                                    tried.push_back("look " + tries);
+                                    return program.look(plan);
+                                  },
+                              .measure =
+                                  [&](const auto& plan, const auto& tries) {
+                                    tried.push_back(tries);
+                                    return program.measure(plan);
+                                  },
+                              .in_turns = [&](const auto& turning) { return program.in_turns(turning); }},
+                             {}, {});
+  EXPECT_EQ(tried, (std::vector<std::string>{"look ", "look sample-cache", "loader-workers", "look "}));
 }
 
 TEST(TuneSearchTest, PairsAreComparedOneByOne) {
@@ -297,8 +316,8 @@ TEST(TuneSearchTest, PairsAreComparedOneByOne) {
   auto turned = plain;
   turned.fixes = {{"bf16", "in-force", "", {}}};
   turned.turns = {{"bf16", true, {10, 40, 11}, {9, 36, 12}, 0}};  // the machine was slow meanwhile
-  const auto tuning = search({.look = [&](const auto&) { return Look{plain, {candidate("bf16")}, {}}; },
-                              .measure = [&](const auto&) { return plain; },
+  const auto tuning = search({.look = [&](const auto&, const auto&) { return Look{plain, {candidate("bf16")}, {}}; },
+                              .measure = [&](const auto&, const auto&) { return plain; },
                               .in_turns = [&](const auto&) { return turned; }},
                              {.starts = 4, .is_over = [] { return false; }},
                              {.worth_it = [](const auto&) {}, .tried = [](const auto&) {}});
