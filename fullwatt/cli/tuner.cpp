@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fullwatt/cli/run_report.hpp"
+#include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/trained_gpu.hpp"
 #include "fullwatt/show/tune_text.hpp"
 #include "fullwatt/tune/advice.hpp"
@@ -227,8 +228,9 @@ tune::Look Tuner::look(const model::Plan& plan, const std::string& tries) {
   }
   found.advice = tune::advice(explained->explanation);
   const auto cpus = usable_cpus();
-  found.candidates = tune::candidates({explained->explanation, facts, static_cast<int>(cpus.size()), free_memory(),
-                                       near_trained_gpu(explained->run, facts, cpus)});
+  const auto allowed = explain::allowed_cpus(explained->run).value_or(static_cast<double>(cpus.size()));
+  found.candidates = tune::candidates({explained->explanation, facts, std::max(1, static_cast<int>(allowed)),
+                                       free_memory(), near_trained_gpu(explained->run, facts, cpus)});
   std::erase_if(found.candidates, [&](const auto& candidate) {
     return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
   });
