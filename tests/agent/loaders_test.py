@@ -1,11 +1,15 @@
 """Fixes of the data loader, applied to programs."""
 
+import types
 import unittest
+from unittest import mock
 
 import torch
 
 from fixes_test import FixCase
 from support import MODEL
+
+from fullwatt.fixes import loaders
 
 
 class LoadersTest(FixCase):
@@ -106,6 +110,17 @@ loader = torch.utils.data.DataLoader(torch.utils.data.Subset(Opened(), range(64)
 """ + self.LOADER.split("\n", 2)[2]
         outcome = self.train([{"id": "loader-workers", "count": 2}], MODEL + opened)
         self.assert_refused(outcome, "loader-workers", "TextIOWrapper")
+
+    def test_workers_pin_their_batches_where_there_is_a_gpu(self):
+        changes = {}
+        tools = types.SimpleNamespace(loaders=types.SimpleNamespace(add=changes.__setitem__))
+        loaders.workers(tools, {"count": 2, "pinned": True})
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 1)))
+        for is_there in (False, True):
+            with mock.patch.object(torch.cuda, "is_available", lambda: is_there):
+                changed = changes["loader-workers"](torch, loader)
+                self.assertEqual(changed.get("pin_memory", False), is_there)
+                self.assertEqual(changed["num_workers"], 2)
 
     def test_without_a_gpu_nothing_of_it_is_tried(self):
         if torch.cuda.is_available():
