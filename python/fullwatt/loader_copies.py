@@ -17,8 +17,9 @@ class Copies:
         self._had = grouping.had
         self._stream = torch.cuda.Stream(device)
         self._copied, self._failure = collections.deque(), None
-        self._group, self._event, self._user = None, None, None  # which batches are given out of now
+        self._group, self._event, self._user = None, None, None  # which batches are given out of now, and the stream that may work on it
         self._batches = collections.deque()
+        self._current_stream = current_stream_of(torch, device)
 
     def next(self):
         """The next batch, on the device; None where the epoch is over. What fails is told after the batches before it."""
@@ -26,8 +27,10 @@ class Copies:
             if not self._open_group():
                 return None
         batch = self._batches.popleft()
-        self._let_use()
-        self._copy_ahead()
+        if self._current_stream() != self._user:
+            self._let_use()
+        if len(self._copied) < DEPTH:
+            self._copy_ahead()
         return batch
 
     def _open_group(self):
@@ -57,12 +60,10 @@ class Copies:
     def _let_use(self):
         """The stream that is current now may work on the group."""
         user = self._torch.cuda.current_stream(self._device)
-        if user == self._user:
-            return
         user.wait_event(self._event)
         for tensor in self._group.values():
             tensor.record_stream(user)  # its memory is not used again before that stream's work on it is done
-        self._user = user
+        self._user = self._current_stream()
 
     def _copy_ahead(self):
         """What is fetched already; nothing is waited for."""
@@ -81,3 +82,12 @@ class Copies:
         with self._torch.cuda.stream(self._stream):
             copies = {name: tensor.to(self._device, non_blocking=True) for name, tensor in group.items()}
             self._copied.append((copies, self._stream.record_event()))
+
+
+def current_stream_of(torch, device):
+    """Gives a function that tells which stream is current, to be compared: every batch asks for it, and an object of torch's takes ten times as long as its number."""
+    number = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+    if number is None:
+        return lambda: torch.cuda.current_stream(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return lambda: number(index)
