@@ -1,6 +1,6 @@
 """One of several like trainings that take turns, some steps each, while the others stand still; halfway something happens to it. overhead.py runs all of them.
 
-Usage: relay.py nothing|windows|bare_cupti WORKLOAD SECONDS OUTPUT MINE NEXT [first], MINE and NEXT being pipes. What windows leave behind shows in how the pace of a training that had
+Usage: relay.py nothing|windows|times|causes|bare_cupti WORKLOAD SECONDS OUTPUT MINE NEXT [first], MINE and NEXT being pipes. What windows leave behind shows in how the pace of a training that had
 some relates to that of one that had none, before and after them: a machine changes its own pace over minutes, but not between neighbouring turns. All run on one CPU, the same:
 on which ones their threads happen to be makes processes differ. Of each turn the shortest step counts: what stays behind lengthens all of them, what only interrupts one does not.
 """
@@ -21,7 +21,7 @@ WARM_UP, SETTLE = 60, 2  # steps
 TURN_NS, LEAST_STEPS = 40_000_000, 3
 WINDOWS, WINDOW_STEPS = 6, 20
 BEFORE = 0.4  # of the time; while it happens to one training the others wait
-HAPPENS = {"nothing": [], "windows": ["times", "causes"], "bare_cupti": ["bare_cupti"]}  # by turns
+HAPPENS = {"nothing": [], "windows": ["times", "causes"], "times": ["times"], "causes": ["causes"], "bare_cupti": ["bare_cupti"]}  # by turns
 LOST_S = 90  # so long nobody waits for the others
 GO, END = b".", b"e"
 
