@@ -160,6 +160,20 @@ TEST(LoaderRulesTest, WorkersFitTheCpusThatAreThereAndWaitingTakesNone) {
   EXPECT_GT(*expect_found(waiting, "loader-workers-zero").gain_ms, 50);
 }
 
+TEST(LoaderRulesTest, WhereTheOnlyCpuMakesTheBatchesTheirWorkIsTooMuchForIt) {
+  for (const double batch_ms : {60.0, 3.0}) {
+    auto builder = loads_itself(batch_ms, 1);
+    set_cpus(builder, 1);
+    const auto explanation = explain(builder.build());
+    EXPECT_EQ(explanation.find("loader-workers-zero"), nullptr);
+    EXPECT_EQ(explanation.find("loader-cpu-bound") != nullptr, batch_ms == 60) << batch_ms;
+  }
+  auto waiting = loads_itself(60, 0.05);
+  set_cpus(waiting, 1);
+  set_load(waiting, 0.2, 0.2);
+  expect_found(waiting, "loader-workers-zero");
+}
+
 /// 40 ms of waiting in a step of about 65 ms.
 RunBuilder starved(const std::string& loader = R"("batch_size":64,"num_workers":2,"prefetch_factor":2)") {
   auto script = Script().data(12, 40).launches(8, 15, kConvolution, 2);

@@ -25,8 +25,13 @@ struct LoaderCase {
   double cpus = 0;  ///< 0: not known
   double free = 0;  ///< CPUs that nobody uses
   const LoaderFact* loader = nullptr;
+  bool has_room = false;       ///< CPUs for workers beside the training
   bool whole_batches = false;  ///< each item of the data set is one: putting "them" together only copies it
 };
+
+bool cpus_are_full(const LoaderCase& seen) {
+  return seen.cpus > 0 && seen.free < std::max(0.5, 0.1 * seen.cpus);
+}
 
 LoaderCase look(const Case& examined) {
   LoaderCase seen;
@@ -40,11 +45,8 @@ LoaderCase look(const Case& examined) {
   const double used =
       std::max(seen.load.training, seen.cpus > 0 ? std::min(seen.load.busy, seen.cpus) : seen.load.busy);
   seen.free = seen.load.known ? std::max(0.0, seen.cpus - used) : seen.cpus - seen.work.workers - 1;
+  seen.has_room = seen.cpus != 1 && (examined.on_gpu() || !cpus_are_full(seen));
   return seen;
-}
-
-bool cpus_are_full(const LoaderCase& seen) {
-  return seen.cpus > 0 && seen.free < std::max(0.5, 0.1 * seen.cpus);
 }
 
 /// Waiting for the disk takes no CPU; neither does waiting for one, so that the CPUs must not be full.
@@ -61,10 +63,19 @@ bool waits_for_hand_over(const LoaderWork& work) {
          work.usual_wait_ms > 0.5 * work.wait_ms && work.usual_wait_ms < work.step_ms - work.supply_ms(work.workers);
 }
 
+/// Waiting for samples takes no CPU, so that workers can do it anywhere.
+Reason reason_without_workers(const LoaderCase& seen) {
+  constexpr double kComputing = 0.6;
+  constexpr double kMuch = 0.2;  // of the step; a CPU has to make the batches, after all
+  const auto& work = seen.work;
+  if (seen.has_room || (work.known() && work.cpu_share < kComputing)) return Reason::main_process;
+  return work.known() && work.wait_ms >= kMuch * work.step_ms ? Reason::cpu : Reason::none;
+}
+
 Reason reason(const LoaderCase& seen) {
   const auto& work = seen.work;
   if (seen.loader == nullptr || work.wait_ms < kLeastWait * work.step_ms) return Reason::none;
-  if (work.workers == 0) return Reason::main_process;
+  if (work.workers == 0) return reason_without_workers(seen);
   if (seen.load.throttled >= 0.05) return Reason::quota;
   if (seen.cpus > 0 && work.workers > seen.cpus && cpus_are_full(seen)) return Reason::too_many;
   if (disk_bound(seen)) return Reason::disk;
@@ -116,9 +127,8 @@ constexpr double kHandOverMs = 0.3;
 
 Matches workers_zero(const Case& examined) {
   const auto seen = look(examined);
-  const bool no_room = seen.cpus == 1 || (!examined.on_gpu() && cpus_are_full(seen));
-  if (reason(seen) != Reason::main_process || no_room) return {};
-  const double room = seen.cpus > 0 ? std::min(workers_on(seen.cpus - 1, seen.work), 8.0) : 4;
+  if (reason(seen) != Reason::main_process) return {};
+  const double room = seen.cpus > 0 ? std::min(workers_on(std::max(seen.cpus - 1, 0.5), seen.work), 8.0) : 4;
   const double gain = seen.work.gain_with(std::max(1.0, room));
   auto match = start(examined, seen, gain - kHandOverMs * seen.work.batches_of_step);
   if (!examined.on_gpu()) match.severity = model::Severity::note;
@@ -184,6 +194,7 @@ Matches cpu_bound(const Case& examined) {
   const auto seen = look(examined);
   if (reason(seen) != Reason::cpu) return {};
   auto match = start(examined, seen, seen.work.gain_ms);
+  if (!examined.on_gpu()) match.severity = model::Severity::note;
   match.fact("value", percent(seen.work.cpu_share)).fact("count", number_text(std::max(0.0, seen.cpus - seen.free)));
   return {match};
 }
