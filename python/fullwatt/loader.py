@@ -38,7 +38,7 @@ class Loader:
                 array, in the order of their names
     shuffle     another order in each epoch, decided by `seed` and the epoch's number alone
     workers     threads that fetch; half of the CPUs and 8 at most where nothing is said
-    prefetch    batches that are in memory ahead; few stay in the CPU's cache until they are copied
+    prefetch    batches that are in memory ahead
     pin_memory  in memory that a GPU reads by itself
     device      batches are copied there ahead, on a stream of their own
     rank        of `world_size` processes that share the samples, each taking its batches

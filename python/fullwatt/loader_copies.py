@@ -85,7 +85,7 @@ class Copies:
 
 
 def current_stream_of(torch, device):
-    """Gives a function that tells which stream is current, to be compared: every batch asks for it, and an object of torch's takes ten times as long as its number."""
+    """Gives a function that tells which stream is current, to be compared: by its number where torch gives that, since every batch asks for it."""
     number = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
     if number is None:
         return lambda: torch.cuda.current_stream(device)
