@@ -8,7 +8,7 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking CUDA itself here wou
 import torch  # noqa: E402
 
 from fixes_test import FixCase  # noqa: E402
-from trial_test import TurnsCase  # noqa: E402
+from turns_test import TurnsCase  # noqa: E402
 
 DATA = """
 import numpy, torch

@@ -202,6 +202,14 @@ TEST(LoaderRulesTest, OneSlowWorkerHoldsUpTheOthers) {
   EXPECT_EQ(expect_found(builder, "loader-worker-imbalance").facts.at("value"), "3.5");
 }
 
+/// Gives when it began, in nanoseconds.
+std::uint64_t begin_epoch(RunBuilder& builder, int batches) {
+  const auto start = RunBuilder::at_ns(builder.now_ms()) + 1000;
+  builder.process().facts.push_back({"epoch", R"({"kind":"epoch","loader":1,"batches":)" + std::to_string(batches) +
+                                                  R"(,"at_ns":)" + std::to_string(start) + "}"});
+  return start;
+}
+
 TEST(LoaderRulesTest, WorkersThatStartAnewEachEpochArePriced) {
   Said said;
   said.loader = R"("batch_size":64,"num_workers":4,"persistent_workers":false)";
@@ -210,9 +218,7 @@ TEST(LoaderRulesTest, WorkersThatStartAnewEachEpochArePriced) {
   auto first = Script().data(12, 2000).launches(8, 15, kConvolution, 4);
   finish(first);
   for (int epoch = 0; epoch < 4; ++epoch) {
-    const auto start = RunBuilder::at_ns(builder.now_ms()) + 1000;
-    builder.process().facts.push_back(
-        {"epoch", R"({"kind":"epoch","loader":1,"batches":41,"at_ns":)" + std::to_string(start) + "}"});
+    begin_epoch(builder, 41);
     builder.plain(first, 1).plain(healthy_script(), 20);
     if (epoch == 1) builder.times(healthy_script(), 10).causes(healthy_script(), 10);
     builder.plain(healthy_script(), 20);
@@ -235,9 +241,7 @@ TEST(LoaderRulesTest, AColdDataSetIsToldApartByItsFirstEpoch) {
   auto cold = Script().data(12, 60).launches(8, 15, kConvolution, 4);
   finish(cold);
   for (int epoch = 0; epoch < 3; ++epoch) {
-    const auto start = RunBuilder::at_ns(builder.now_ms()) + 1000;
-    builder.process().facts.push_back(
-        {"epoch", R"({"kind":"epoch","loader":1,"batches":20,"at_ns":)" + std::to_string(start) + "}"});
+    const auto start = begin_epoch(builder, 20);
     model::HostSample sample;
     sample.at_ns = start + 1000;
     sample.disk_read_bytes = epoch == 0 ? 4'000'000'000 : 0;
