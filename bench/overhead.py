@@ -26,6 +26,7 @@ WAYS = ["hooks", "sampler", "times+causes+bare_cupti", "profiler_cuda", "profile
 OF_FULLWATT = {"hooks", "sampler", "times", "causes"}
 LEAST_GROUPS = 6
 SETS = 3 if running.gpu() else 1  # of like trainings that take turns at once; most of their time is their start
+RELAY_S = 120  # by then all had their turns
 
 
 def in_turns(name, ways, options):
@@ -72,9 +73,9 @@ def left_behind(name, options):
         def train(place):
             own = folder / str(place)
             own.mkdir()
-            command = [str(options.fullwatt), "run", "--quiet", "--", sys.executable, str(HERE / "relay.py"), happens[place], name, str(options.seconds), str(own / "turns.json"),
+            command = [str(options.fullwatt), "run", "--quiet", "--", sys.executable, str(HERE / "relay.py"), happens[place], name, str(RELAY_S), str(own / "turns.json"),
                        pipes[place], pipes[(place + 1) % len(pipes)], *(["first"] if place == 0 else [])]  # fmt: skip
-            code = running.call(command, own, options.seconds, {"FULLWATT_HOME": str(own / "home"), "FULLWATT_WINDOWS": "off"})
+            code = running.call(command, own, RELAY_S, {"FULLWATT_HOME": str(own / "home"), "FULLWATT_WINDOWS": "off"})
             return running.own_measurement(own, code, "turns.json")
 
         with concurrent.futures.ThreadPoolExecutor(len(happens)) as pool:

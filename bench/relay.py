@@ -1,8 +1,9 @@
 """One of several like trainings that take turns, some steps each, while the others stand still; halfway something happens to it. overhead.py runs all of them.
 
-Usage: relay.py nothing|windows|times|causes|bare_cupti WORKLOAD SECONDS OUTPUT MINE NEXT [first], MINE and NEXT being pipes. What windows leave behind shows in how the pace of a training that had
-some relates to that of one that had none, before and after them: a machine changes its own pace over minutes, but not between neighbouring turns. All run on one CPU, the same:
-on which ones their threads happen to be makes processes differ. Of each turn the shortest step counts: what stays behind lengthens all of them, what only interrupts one does not.
+Usage: relay.py nothing|windows|times|causes|bare_cupti WORKLOAD SECONDS OUTPUT MINE NEXT [first], MINE and NEXT being pipes; it ends when all had their turns, or after SECONDS. What
+windows leave behind shows in how the pace of a training that had some relates to that of one that had none, before and after them: a machine changes its own pace over minutes, but
+not between neighbouring turns. All run on one CPU, the same: on which ones their threads happen to be makes processes differ. Of each turn the shortest step counts: what stays behind
+lengthens all of them, what only interrupts one does not.
 """
 
 import contextlib
@@ -20,27 +21,27 @@ from switches import SWITCHES
 WARM_UP, SETTLE = 60, 2  # steps
 TURN_NS, LEAST_STEPS = 40_000_000, 3
 WINDOWS, WINDOW_STEPS = 6, 20
-BEFORE = 0.4  # of the time; while it happens to one training the others wait
+TURNS = 12  # before it happens, and as many after it; while it happens to one training the others wait
 HAPPENS = {"nothing": [], "windows": ["times", "causes"], "times": ["times"], "causes": ["causes"], "bare_cupti": ["bare_cupti"]}  # by turns
 LOST_S = 90  # so long nobody waits for the others
 GO, END = b".", b"e"
 
 
+class Over(BaseException):
+    """It had its turns, or another one ended before that; a workload lets it pass."""
+
+
 class Runner:
     """Told of each step's end, it stands still while it is not its turn, and keeps the shortest step of each of its turns in microseconds."""
 
-    def __init__(self, happens, mine, following, is_first, seconds):
-        self.happens, self.is_first, self.alone = happens, is_first, False
+    def __init__(self, happens, mine, following, is_first):
+        self.happens, self.is_first = happens, is_first
         self.mine, self.following = (os.open(pipe, os.O_RDWR) for pipe in (mine, following))
-        self.before_ns = BEFORE * seconds * 1e9
-        self.steps = self.size = 0
-        self.began = self.last = 0
+        self.steps = self.size = self.last = 0
         self.lengths, self.turns, self.half = [], [], None  # the last is how many turns were before it happened
         self.left = []  # what is still to be turned: (switch, on)
 
     def step_ended(self):
-        if self.alone:
-            return
         self.steps += 1
         before, self.last = self.last, training.drained_ns()
         self.lengths.append((self.last - before) / 1e3)
@@ -50,8 +51,11 @@ class Runner:
             self.let_it_happen()
         elif self.steps == SETTLE + self.size:
             self.turns.append(min(self.lengths[-self.size:]))
-            if self.half is None and self.last - self.began > self.before_ns:
+            if len(self.turns) == TURNS:
                 self.begin_halfway()
+            elif len(self.turns) == 2 * TURNS:
+                self.tell(GO)
+                raise Over
             else:
                 self.pass_on()
 
@@ -63,7 +67,6 @@ class Runner:
             if not self.is_first:
                 self.wait()
             self.pass_on()  # once around, and all are warm
-            self.began = self.last
 
     def begin_halfway(self):
         self.half = len(self.turns)
@@ -91,23 +94,18 @@ class Runner:
     def wait(self):
         ready = select.select([self.mine], [], [], LOST_S)[0]
         if not ready or os.read(self.mine, 1) == END:
-            self.over()
-
-    def over(self):
-        """Nobody has to wait any more."""
-        if not self.alone:
-            self.alone = True
-            self.tell(END)
+            raise Over
 
 
 def main():
     happens, name, seconds, output, mine, following, *first = sys.argv[1:]
     torch.set_num_threads(1)
     have_a_thread()
-    runner = Runner(happens, mine, following, bool(first), float(seconds))
-    device = training.train(name, float(seconds), runner.step_ended)
-    runner.over()
-    pathlib.Path(output).write_text(json.dumps({"device": device, "turns": runner.turns, "half": runner.half}), encoding="utf-8")
+    runner = Runner(happens, mine, following, bool(first))
+    with contextlib.suppress(Over):
+        training.train(name, float(seconds), runner.step_ended)
+    runner.tell(END)  # nobody has to wait any more
+    pathlib.Path(output).write_text(json.dumps({"device": training.device(), "turns": runner.turns, "half": runner.half}), encoding="utf-8")
 
 
 def stay_on_one_cpu():

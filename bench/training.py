@@ -16,25 +16,26 @@ import common  # noqa: E402
 drained_ns = common.drained_ns
 
 
+def device():
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def train(name, seconds, step_ended):
-    """Returns the device that it trained on."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "shortest":
-        train_shortest(device, seconds, step_ended)
+        train_shortest(seconds, step_ended)
     else:
         train_workload(name, seconds, step_ended)
-    return device
 
 
-def train_shortest(device, seconds, step_ended):
+def train_shortest(seconds, step_ended):
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(device)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(device())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     data = torch.utils.data.TensorDataset(torch.randn(1_000_000, 16))
     end = time.monotonic() + seconds
     for (inputs,) in torch.utils.data.DataLoader(data, batch_size=1):
         optimizer.zero_grad()
-        model(inputs.to(device)).sum().backward()
+        model(inputs.to(device())).sum().backward()
         optimizer.step()
         step_ended()
         if time.monotonic() > end:

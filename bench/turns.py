@@ -80,9 +80,9 @@ class Turns:
 def main():
     switches, name, seconds, output = sys.argv[1].split("+"), sys.argv[2], float(sys.argv[3]), pathlib.Path(sys.argv[4])
     turns = Turns(switches)
-    device = training.train(name, seconds, turns.step_ended)
+    training.train(name, seconds, turns.step_ended)
     turns.over()
-    output.write_text(json.dumps({"device": device, "without": turns.without, "turns": turns.turns}), encoding="utf-8")
+    output.write_text(json.dumps({"device": training.device(), "without": turns.without, "turns": turns.turns}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -114,10 +114,10 @@ class CachedBatches final : public Batches {
     }
     if (per_epoch == 0 || epoch_ >= options_.epochs) return std::nullopt;
     if (!sequence_.defined() || sequence_epoch_ != epoch_) {
-      auto order = order_.epoch(epoch_);
-      const auto samples = order.part(0, order.size());
-      sequence_ = at::from_blob(const_cast<std::int64_t*>(samples.data()), {data_.samples()}, at::kLong)
-                      .to(at::TensorOptions(device_), false, true);
+      const auto order = order_.epoch(epoch_);
+      auto samples = order.part(0, order.size());
+      sequence_ =
+          at::from_blob(samples.data(), {data_.samples()}, at::kLong).to(at::TensorOptions(device_), false, true);
       sequence_epoch_ = epoch_;
     }
     const auto first = (batch_++ * options_.parts + options_.part) * options_.batch;

@@ -435,12 +435,11 @@ TEST_F(ImageFolderTest, TheLoaderHandsOutPicturesWithTheirLabels) {
   fill(folder_, 12);
   const auto data = open({24, 32});
   Loader loader(*data, {.batch = 4, .threads = 3, .shuffled = true, .seed = 7});
-  auto sequence = Order(12, true, 7).epoch(0);
+  const auto sequence = Order(12, true, 7).epoch(0);
   for (std::size_t first = 0; first < 12; first += 4) {
     const auto batch = loader.next();
     ASSERT_TRUE(batch && *batch);
-    const auto part = sequence.part(first, first + 4);
-    const std::vector<std::int64_t> samples(part.begin(), part.end());
+    const auto samples = sequence.part(first, first + 4);
     const auto* pixels = reinterpret_cast<const std::uint8_t*>((*batch)->field(0));
     EXPECT_EQ(Bytes(pixels, pixels + data->fields()[0].sample_bytes() * 4), *fetch(*data, samples));
     const auto* labels = reinterpret_cast<const std::int64_t*>((*batch)->field(1));

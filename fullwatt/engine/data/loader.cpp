@@ -41,11 +41,12 @@ std::uint64_t Loader::Batch::number() const {
 }
 
 std::int64_t Loader::Batch::samples() const {
-  return static_cast<std::int64_t>(loader_->slots_[slot_].indices.size());
+  return static_cast<std::int64_t>(loader_->slots_[slot_].samples);
 }
 
 std::int64_t Loader::Batch::sample(std::int64_t index) const {
-  return loader_->slots_[slot_].indices[static_cast<std::size_t>(index)];
+  const auto& slot = loader_->slots_[slot_];
+  return slot.sequence[slot.begin + static_cast<std::size_t>(index)];
 }
 
 std::byte* Loader::Batch::field(std::size_t index) const {
@@ -142,17 +143,13 @@ bool Loader::issue(std::size_t index) {
     issue_batch_ %= per_epoch;
   }
   if (issue_epoch_ >= options_.epochs) return false;
-  if (sequence_epoch_ != issue_epoch_) {
-    sequence_ = order_.epoch(issue_epoch_);
-    sequence_epoch_ = issue_epoch_;
-  }
   const auto batch = static_cast<std::size_t>(options_.batch);
-  const auto begin =
-      std::min(sequence_->size(), (static_cast<std::size_t>(issue_batch_) * static_cast<std::size_t>(options_.parts) +
-                                   static_cast<std::size_t>(options_.part)) *
-                                      batch);
-  const auto samples = sequence_->part(begin, std::min(begin + batch, sequence_->size()));
-  slot.indices.assign(samples.begin(), samples.end());
+  slot.sequence = order_.epoch(issue_epoch_);
+  slot.begin = std::min(slot.sequence.size(),
+                        (static_cast<std::size_t>(issue_batch_) * static_cast<std::size_t>(options_.parts) +
+                         static_cast<std::size_t>(options_.part)) *
+                            batch);
+  slot.samples = std::min(batch, slot.sequence.size() - slot.begin);
   slot.epoch = issue_epoch_;
   slot.number = issue_batch_++;
   slot.error.reset();
@@ -160,8 +157,8 @@ bool Loader::issue(std::size_t index) {
   for (std::size_t field = 0; field < data_.fields().size(); ++field) {
     const auto bytes = std::max<std::size_t>(1, data_.fields()[field].sample_bytes());
     const auto count = std::max<std::size_t>(1, piece_bytes_ / bytes);
-    for (std::size_t first = 0; first < slot.indices.size(); first += count, ++slot.missing)
-      pieces_.push_back({index, field, first, std::min(count, slot.indices.size() - first)});
+    for (std::size_t first = 0; first < slot.samples; first += count, ++slot.missing)
+      pieces_.push_back({index, field, first, std::min(count, slot.samples - first)});
   }
   return true;
 }
@@ -175,9 +172,10 @@ void Loader::work() {
     pieces_.pop_front();
     auto& slot = slots_[piece.slot];
     lock.unlock();
-    const auto bytes = data_.fields()[piece.field].sample_bytes();
-    const auto fetched = data_.fetch(piece.field, std::span(slot.indices).subspan(piece.first, piece.count),
-                                     slot.fields[piece.field] + piece.first * bytes);
+    const auto begin = slot.begin + piece.first;
+    const auto fetched =
+        data_.fetch(piece.field, slot.sequence.part(begin, begin + piece.count),
+                    slot.fields[piece.field] + piece.first * data_.fields()[piece.field].sample_bytes());
     lock.lock();
     if (!fetched && !slot.error) slot.error = fetched.error();
     if (--slot.missing == 0) is_ready_.notify_all();

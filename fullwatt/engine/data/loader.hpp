@@ -76,7 +76,9 @@ class Loader {
  private:
   struct Slot {
     std::vector<std::byte*> fields;
-    std::vector<std::int64_t> indices;
+    Sequence sequence;      ///< of its epoch
+    std::size_t begin = 0;  ///< of the batch in it
+    std::size_t samples = 0;
     std::uint64_t epoch = 0;
     std::uint64_t number = 0;
     std::size_t missing = 0;  ///< pieces that are not fetched yet
@@ -108,8 +110,6 @@ class Loader {
   std::condition_variable is_ready_;
   std::vector<Slot> slots_;
   std::deque<Piece> pieces_;
-  std::optional<Sequence> sequence_;  ///< of the epoch that is issued
-  std::optional<std::uint64_t> sequence_epoch_;
   std::uint64_t issue_epoch_;
   std::uint64_t issue_batch_;
   std::size_t issue_slot_ = 0;  ///< slots are filled, and lent, in turn

@@ -1,28 +1,34 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <vector>
 
 namespace fullwatt::engine {
 
-/// The samples of one epoch. It is shuffled only as far as it is asked for, so that no batch waits for all of it.
+/// The samples of one epoch. Each place is computed by itself: nothing is shuffled first, nothing is kept, and threads
+/// may ask at once.
 class Sequence {
  public:
-  std::size_t size() const { return samples_.size(); }
+  Sequence() = default;
+
+  std::size_t size() const { return size_; }
+  std::int64_t operator[](std::size_t place) const;
   /// From one place of the epoch to another.
-  std::span<const std::int64_t> part(std::size_t begin, std::size_t end);
+  std::vector<std::int64_t> part(std::size_t begin, std::size_t end) const;
 
  private:
   friend class Order;
-  explicit Sequence(std::int64_t samples);
+  static constexpr std::size_t kMostRounds = 24;
 
-  void shuffle_until(std::size_t end);
+  std::uint64_t permuted(std::uint64_t place) const;
 
-  std::vector<std::int64_t> samples_;
-  std::size_t decided_;  ///< places that hold their sample
-  std::mt19937_64 random_;
+  std::size_t size_ = 0;
+  unsigned high_bits_ = 0;
+  unsigned low_bits_ = 0;
+  std::size_t rounds_ = 0;  ///< none where it is not shuffled
+  std::array<std::uint64_t, kMostRounds> keys_{};
 };
 
 /// The sequence of samples in every epoch: by number, or shuffled by a seed; the same on every machine.
