@@ -16,7 +16,7 @@ from . import loader_library, loader_memory
 from .loader_copies import Copies, Grouping
 
 WAIT_MS = 100  # that Ctrl-C may have to wait
-GROUP_BYTES, MOST_GROUPED = 12 << 20, 16  # small batches for a GPU are fetched and copied together: each call takes as long as a megabyte or more
+GROUP_BYTES, MOST_GROUPED = 8 << 20, 16  # small batches for a GPU are fetched and copied together: each call takes as long as a megabyte or more
 
 Field = collections.namedtuple("Field", "name dtype shape numbers sample_bytes")
 Settings = collections.namedtuple("Settings", "samples batch_size shuffle seed drop_last rank world_size")
@@ -45,7 +45,7 @@ class Loader:
     """
 
     def __init__(self, folder, batch_size=1, shuffle=False, fields=None, image_size=None, workers=None, seed=0, pin_memory=False, drop_last=False, device=None,
-                 prefetch=2, rank=0, world_size=1):  # fmt: skip
+                 prefetch=3, rank=0, world_size=1):  # fmt: skip
         _check(batch_size >= 1, "batch_size is %r: a batch has at least one sample" % batch_size)
         _check(workers is None or workers >= 1, "workers is %r: at least one thread has to fetch" % workers)
         _check(prefetch >= 1, "prefetch is %r: at least one batch is fetched ahead" % prefetch)
