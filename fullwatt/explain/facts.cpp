@@ -295,16 +295,19 @@ void fix_override(const Json& json, ProcessFacts& facts) {
       {.id = lenient::text(json, "id"), .what = lenient::text(json, "what"), .site = lenient::site(json, "site")});
 }
 
+/// Those that had another turn come last: each was measured on top of the ones before it.
 void turn(const Json& json, ProcessFacts& facts) {
-  keep(facts.turns, TurnFact{.id = lenient::text(json, "id"),
-                             .state = lenient::text(json, "state"),
-                             .text = lenient::text(json, "text"),
-                             .kept = lenient::flag(json, "kept"),
-                             .without_ms = lenient::numbers(json, "without_ms"),
-                             .with_ms = lenient::numbers(json, "with_ms"),
-                             .once_s = lenient::number(json, "once_s"),
-                             .without_ns = lenient::numbers(json, "without_ns"),
-                             .with_ns = lenient::numbers(json, "with_ns")});
+  TurnFact told{.id = lenient::text(json, "id"),
+                .state = lenient::text(json, "state"),
+                .text = lenient::text(json, "text"),
+                .kept = lenient::flag(json, "kept"),
+                .without_ms = lenient::numbers(json, "without_ms"),
+                .with_ms = lenient::numbers(json, "with_ms"),
+                .once_s = lenient::number(json, "once_s"),
+                .without_ns = lenient::numbers(json, "without_ns"),
+                .with_ns = lenient::numbers(json, "with_ns")};
+  std::erase_if(facts.turns, [&](const auto& before) { return before.id == told.id; });
+  facts.turns.push_back(std::move(told));
 }
 
 void target(const Json& json, ProcessFacts& facts) {

@@ -220,6 +220,9 @@ class Search {
     const bool gets_shorter_turns = program_is_short && !turning.program_is_short;
     const bool got_on = std::ranges::any_of(trial.turns, is_measured) || gets_shorter_turns ||
                         (!trial.failure.empty() && !trial.turns.empty());
+    // In the order in which they were measured: each stands on those before it.
+    std::ranges::stable_sort(
+        open, {}, [&](const auto& tried) { return std::ranges::find(trial.turns, tried.fix.id, &model::Turn::id); });
     for (auto& tried : open) {
       const auto turn = std::ranges::find(trial.turns, tried.fix.id, &model::Turn::id);
       const bool is_begun = turn != trial.turns.end();

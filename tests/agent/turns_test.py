@@ -95,6 +95,34 @@ print("ran to its end")
         self.assertLess(max(tf32["without_ms"]), min(threads["without_ms"]))
         self.assertEqual(tf32["state"], "measured")
 
+    def test_what_did_not_pay_gets_another_turn_when_the_step_is_much_shorter(self):
+        """tf32 hides behind 40 ms that `threads` takes away."""
+        source = """
+import time
+torch.set_num_threads(2)
+model_call = model.forward
+def slow(x):
+    hidden = torch.get_num_threads() == 2
+    time.sleep(0.04 if hidden else 0.005 if torch.backends.cuda.matmul.allow_tf32 else 0.01)
+    return model_call(x)
+model.forward = slow
+for step in range(3000):
+    optimizer.zero_grad()
+    loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
+    optimizer.step()
+    print(torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads(), flush=True)
+"""
+        outcome, told = self.turns([{"id": "tf32"}, {"id": "threads", "count": 1}], source, pairs=5)
+        turns = [(fact["id"], fact["kept"]) for fact in outcome.facts("turn") if fact["state"] == "measured"]
+        self.assertEqual(turns, [("tf32", False), ("threads", True), ("tf32", True)])
+        self.assertLess(max(told["tf32"]["without_ms"]), min(told["threads"]["without_ms"]))
+        self.assertEqual(outcome.out.splitlines()[-1], "True 1")
+
+    def test_what_did_not_pay_has_no_other_turn_when_the_step_is_about_as_long(self):
+        outcome, _ = self.turns([{"id": "tf32"}, {"id": "gradients-to-none"}], self.SOURCE, pairs=5)
+        told = [fact["id"] for fact in outcome.facts("turn") if fact["state"] == "measured"]
+        self.assertEqual(len(told), len(set(told)))
+
     @unittest.skipUnless(hasattr(torch.nn.Module, "compile"), "this torch has no place for it")
     def test_models_and_optimisers_take_turns(self):
         source = """

@@ -78,6 +78,18 @@ TEST(Facts, ALaterFactOfTheSameIdReplacesTheEarlierOne) {
   EXPECT_EQ(facts.loader(1)->num_workers, 8);
 }
 
+TEST(Facts, TurnsStandInTheOrderInWhichTheyWereMeasured) {
+  tests::RunBuilder builder;
+  for (const auto* told : {R"({"id":"bf16","state":"begun"})", R"({"id":"bf16","state":"measured","kept":false})",
+                           R"({"id":"cuda-graphs","state":"begun"})", R"({"id":"cuda-graphs","state":"measured"})",
+                           R"({"id":"bf16","state":"measured","kept":true})"})
+    builder.fact("turn", told);
+  const auto facts = parsed(builder);
+  ASSERT_EQ(facts.turns.size(), 2U);
+  EXPECT_EQ(facts.turns[1].id, "bf16");
+  EXPECT_EQ(facts.turns[1].kept, true);
+}
+
 TEST(Facts, TheTrainingLoaderIsTheOneThatGaveMostBatches) {
   tests::RunBuilder builder;
   builder.fact("loader", R"({"id":1})").fact("loader", R"({"id":2})");

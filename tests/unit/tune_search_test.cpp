@@ -65,6 +65,12 @@ class Program {
         ms = with;
       }
     }
+    if (!again.empty()) {
+      const auto turn = std::ranges::find(trial.turns, again, &model::Turn::id);
+      const auto with = ms * factor(again, plan);
+      *turn = {again, with < ms, {ms, ms, ms}, {with, with, with}, 0};
+      std::rotate(turn, turn + 1, trial.turns.end());
+    }
     return trial;
   }
 
@@ -72,6 +78,7 @@ class Program {
   std::string waiting;  ///< the program ends before it is applied
   std::string broken;
   std::string opener;  ///< nothing else pays without it
+  std::string again;   ///< has another turn after all others
   std::vector<std::string> turned;
   bool one_by_one = false;       ///< each look shows one candidate more
   std::size_t ends_after = 100;  ///< turns of one start
@@ -175,6 +182,16 @@ TEST(TuneSearchTest, TurnsAreTakenAgainOnlyWhenTheLoaderWasMendedSince) {
   Program program({{"bf16", 1.0}, {"tf32", 0.5}}, {candidate("bf16"), candidate("tf32")});
   search_in(program);
   EXPECT_EQ(std::ranges::count(program.turned, "bf16"), 1);
+}
+
+TEST(TuneSearchTest, WhatHadAnotherTurnStandsOnAllOthers) {
+  Program program({{"bf16", 0.5}, {"cuda-graphs", 0.6}}, {candidate("bf16"), candidate("cuda-graphs")});
+  program.opener = "cuda-graphs";
+  program.again = "bf16";
+  const auto tuning = search_in(program);
+  EXPECT_NEAR(*entry(tuning, "bf16").before_ms, 60, 1e-9);
+  EXPECT_NEAR(tuning.after_ms, 30, 1e-9);
+  EXPECT_EQ(tuning.tried.back().fix.id, "bf16");
 }
 
 /// What a loader takes is a small part of a long step, and a large one of a short step.

@@ -1,8 +1,8 @@
 """A trial in which fixes are turned on and off while the training runs: neighbouring steps of one process differ by the fix alone.
 
 FULLWATT_TRIAL has `turns`: {"fixes": [id, …], "pairs": n, "seconds": t, "most_seconds": m}. One fix after the other gets pairs of t seconds of steps with and
-without it, on top of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. Then, or m seconds after
-the program's start, the trial is over. Where the program ends before, the first fix counts if it had pairs enough: another start would not get further.
+without it, on top of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. What did not pay while steps were
+longer by far gets another turn at the end: kernels weigh more once the GPU does not wait. Then, or m seconds after the program's start, the trial is over. Where the program ends before, the first fix counts if it had pairs enough: another start would not get further.
 """
 
 import sys
@@ -18,6 +18,7 @@ CLEAR_SPEEDUP = 1.2  # in each of so few pairs:
 CLEAR_PAIRS = 3
 SIGN_PAIRS = 5  # where chance alone has each of them faster in 1 case of 32
 MOST_SLOWER = 2
+MUCH_SHORTER = 0.8  # a step, and what did not pay may do so now
 
 
 class Turns:
@@ -38,6 +39,7 @@ class Turns:
         self._course = None
         self._under_way = None  # what is measured of the present fix
         self._is_first = True
+        self._step_ms, self._dropped = 0.0, {}  # a step with all that is kept; what it took when a fix did not pay
         self._stop = stop
         agent.at_steady.append(self._begin)
         agent.at_end.append(self._program_ends)
@@ -74,19 +76,28 @@ class Turns:
     def _all_turns(self):
         """Gives again and again how many steps and seconds it wants to pass."""
         for name in self.fixes:
-            if self._is_late():
-                return
-            turn = self._switches.get(name)
-            self._agent.facts.add("turn", id=name, state="begun")
-            if turn is None or self._report.state(name) == "refused":
-                continue  # the fact `fix` says why
-            self._under_way = Measured(name)
-            yield from self._pairs_of(turn, self._under_way)
-            if self._is_late() and not is_decided(self._under_way.ratios()):
-                return
-            if self._tell(self._under_way):
-                turn(True)
-            self._under_way, self._is_first = None, False
+            if not self._is_late():
+                self._agent.facts.add("turn", id=name, state="begun")
+                yield from self._turn_of(name)
+        for name, step_ms in list(self._dropped.items()):
+            if not self._is_late() and self._step_ms < MUCH_SHORTER * step_ms:
+                yield from self._turn_of(name)
+
+    def _turn_of(self, name):
+        turn = self._switches.get(name)
+        if turn is None or self._report.state(name) == "refused":
+            return  # the fact `fix` says why
+        measured = self._under_way = Measured(name)
+        yield from self._pairs_of(turn, measured)
+        if self._is_late() and not is_decided(measured.ratios()):
+            return
+        kept = self._tell(measured)
+        if kept:
+            turn(True)
+        else:
+            self._dropped[name] = middle(measured.ms[False])
+        self._step_ms = middle(measured.ms[kept])
+        self._under_way, self._is_first = None, False
 
     def _tell(self, measured):
         """What was measured, and whether the fix is kept."""
