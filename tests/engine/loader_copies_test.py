@@ -10,7 +10,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 from fullwatt import loader_memory  # noqa: E402
-from fullwatt.loader import Batches, Loader, Position  # noqa: E402
+from fullwatt.loader import GROUP_BYTES, Batches, Loader, Position  # noqa: E402
 from fullwatt.loader_copies import Copies, Grouping  # noqa: E402
 
 
@@ -136,7 +136,7 @@ class CopiesTest(unittest.TestCase):
     def test_small_batches_for_a_gpu_are_grouped(self):
         grouped = lambda shape, batch, **options: Loader({"x": np.zeros(shape, np.uint8)}, batch_size=batch, **options)._grouped_for_device()  # noqa: E731
         self.assertEqual(grouped((4096, 1000), 64), 16)
-        self.assertEqual(grouped((128, 3, 160, 320), 16), 5)
+        self.assertEqual(grouped((128, 3, 160, 320), 16), GROUP_BYTES // (16 * 3 * 160 * 320))
         self.assertEqual(grouped((64, 3, 160, 320), 64), 1)
         self.assertEqual(grouped((100, 4), 50), 2)
         self.assertEqual(grouped((4096, 1000), 64, rank=1, world_size=2, drop_last=True), 1)
