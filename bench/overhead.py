@@ -26,7 +26,7 @@ WAYS = ["hooks", "sampler", "times+causes+bare_cupti", "profiler_cuda", "profile
 OF_FULLWATT = {"hooks", "sampler", "times", "causes"}
 LEAST_GROUPS = 6
 SETS = 3 if running.gpu() else 1  # of like trainings that take turns at once; most of their time is their start
-RELAY_S = 120  # by then all had their turns
+RELAY_S = 240  # by then all had their turns
 
 
 def in_turns(name, ways, options):

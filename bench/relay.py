@@ -21,7 +21,7 @@ from switches import SWITCHES
 WARM_UP, SETTLE = 60, 2  # steps
 TURN_NS, LEAST_STEPS = 40_000_000, 3
 WINDOWS, WINDOW_STEPS = 6, 20
-TURNS = 12  # before it happens, and as many after it; while it happens to one training the others wait
+TURNS = 48  # before it happens, and as many after it; while it happens to one training the others wait
 HAPPENS = {"nothing": [], "windows": ["times", "causes"], "times": ["times"], "causes": ["causes"], "bare_cupti": ["bare_cupti"]}  # by turns
 LOST_S = 90  # so long nobody waits for the others
 GO, END = b".", b"e"
