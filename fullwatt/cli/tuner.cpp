@@ -19,6 +19,7 @@
 #include "fullwatt/show/tune_text.hpp"
 #include "fullwatt/tune/advice.hpp"
 #include "fullwatt/tune/candidates.hpp"
+#include "fullwatt/tune/cpu_bfloat16.hpp"
 #include "fullwatt/tune/near_cpus.hpp"
 
 namespace fullwatt::cli {
@@ -59,9 +60,9 @@ std::set<int> usable_cpus() {
 }
 
 /// Those of the CPUs that stand beside the GPU that was trained on, where not all do.
-std::string near_trained_gpu(const model::Run& run, const explain::ProcessFacts& facts, const std::set<int>& cpus) {
+std::string near_trained_gpu(base::Files& files, const model::Run& run, const explain::ProcessFacts& facts,
+                             const std::set<int>& cpus) {
   const auto index = explain::find_trained_gpu(run, facts, {}).run_index;
-  base::RealFiles files;
   return index ? tune::near_cpus(files, run.info.gpus.at(static_cast<std::size_t>(*index)).bdf, cpus) : std::string();
 }
 
@@ -229,8 +230,10 @@ tune::Look Tuner::look(const model::Plan& plan, const std::string& tries) {
   found.advice = tune::advice(explained->explanation);
   const auto cpus = usable_cpus();
   const auto allowed = explain::allowed_cpus(explained->run).value_or(static_cast<double>(cpus.size()));
-  found.candidates = tune::candidates({explained->explanation, facts, std::max(1, static_cast<int>(allowed)),
-                                       free_memory(), near_trained_gpu(explained->run, facts, cpus)});
+  base::RealFiles files;
+  found.candidates =
+      tune::candidates({explained->explanation, facts, std::max(1, static_cast<int>(allowed)), free_memory(),
+                        near_trained_gpu(files, explained->run, facts, cpus), tune::cpu_knows_bfloat16(files)});
   std::erase_if(found.candidates, [&](const auto& candidate) {
     return is_unwanted(candidate.fix.id) || is_settled(plan, candidate.fix.id);
   });

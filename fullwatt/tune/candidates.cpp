@@ -73,7 +73,8 @@ bool runs_in_float32(const Situation& now) {
 }
 
 Proposal bf16(const Situation& now) {
-  if (!has_ampere(now) || !runs_in_float32(now)) return std::nullopt;
+  const bool is_known = on_gpu(now) ? has_ampere(now) : now.cpu_knows_bfloat16;
+  if (!is_known || !runs_in_float32(now)) return std::nullopt;
   return propose("the model runs in float32");
 }
 

@@ -18,6 +18,7 @@ struct Situation {
   int cpus = 1;                         ///< that the training may use
   std::uint64_t memory_free_bytes = 0;  ///< of the host
   std::string gpu_cpus = {};            ///< those of the CPUs that stand beside the GPU, where not all do
+  bool cpu_knows_bfloat16 = false;
 };
 
 /// A fix worth a trial.

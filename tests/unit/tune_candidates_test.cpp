@@ -10,10 +10,12 @@ namespace {
 struct Case {
   model::Explanation explanation;
   explain::ProcessFacts facts;
+  bool cpu_knows_bfloat16 = false;
 
   std::vector<std::string> ids() const {
     std::vector<std::string> found;
-    for (const auto& one : candidates({explanation, facts, 8, 64ULL << 30})) found.push_back(one.fix.id);
+    for (const auto& one : candidates({explanation, facts, 8, 64ULL << 30, "", cpu_knows_bfloat16}))
+      found.push_back(one.fix.id);
     return found;
   }
   void find(const std::string& id) {
@@ -81,6 +83,16 @@ TEST(TuneCandidatesTest, OnACpuNothingOfAGpuIsTried) {
     EXPECT_FALSE(has(ids, id)) << id;
   EXPECT_TRUE(has(ids, "channels-last"));
   EXPECT_TRUE(has(ids, "fused-optimizer"));
+}
+
+TEST(TuneCandidatesTest, ACpuThatKnowsBfloat16GetsIt) {
+  auto training = image_training("cpu");
+  training.cpu_knows_bfloat16 = true;
+  EXPECT_TRUE(has(training.ids(), "bf16"));
+  training = image_training("cuda:0");
+  training.facts.gpus[0].capability = "7.5";
+  training.cpu_knows_bfloat16 = true;
+  EXPECT_FALSE(has(training.ids(), "bf16")) << "it trains on a GPU that does not";
 }
 
 TEST(TuneCandidatesTest, CardsWithoutBfloat16GetFloat16) {

@@ -26,11 +26,11 @@ std::uint64_t bits_of(std::uint64_t half, std::uint64_t key, unsigned bits) {
 
 }  // namespace
 
+/// What is permuted is a power of two: whatever leads beyond the end goes on until it is back within.
 std::int64_t Sequence::operator[](std::size_t place) const {
-  std::uint64_t sample = place;
-  if (rounds_ > 0) do
-      sample = permuted(sample);
-    while (sample >= size_);  // a permutation of a power of two, of which the places within form one of their own
+  if (rounds_ == 0) return static_cast<std::int64_t>(place);
+  auto sample = permuted(place);
+  while (sample >= size_) sample = permuted(sample);
   return static_cast<std::int64_t>(sample);
 }
 
