@@ -69,21 +69,28 @@ class TurnsCase(Case):
         return outcome, {fact["id"]: fact for fact in outcome.facts("turn")}
 
 
-class TurnsTest(TurnsCase):
-    SOURCE = """
+def slow_training(seconds, shown="''"):
+    """A training on two threads whose forward pass takes so long, and which shows something after each step; both are expressions."""
+    return f"""
 import time
 torch.set_num_threads(2)
 model_call = model.forward
-def slow_with_two_threads(x):
-    time.sleep(0.02 if torch.get_num_threads() == 2 else 0.005)
+def slow(x):
+    time.sleep({seconds})
     return model_call(x)
-model.forward = slow_with_two_threads
+model.forward = slow
 for step in range(3000):
     optimizer.zero_grad()
     loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
     optimizer.step()
+    print({shown}, flush=True)
 print("ran to its end")
 """
+
+
+class TurnsTest(TurnsCase):
+    SECONDS = "0.02 if torch.get_num_threads() == 2 else 0.005"
+    SOURCE = slow_training(SECONDS)
 
     def test_what_pays_is_kept_and_the_next_is_measured_on_top_of_it(self):
         outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}], self.SOURCE)
@@ -97,21 +104,8 @@ print("ran to its end")
 
     def test_what_did_not_pay_gets_another_turn_when_the_step_is_much_shorter(self):
         """tf32 hides behind 40 ms that `threads` takes away."""
-        source = """
-import time
-torch.set_num_threads(2)
-model_call = model.forward
-def slow(x):
-    hidden = torch.get_num_threads() == 2
-    time.sleep(0.04 if hidden else 0.005 if torch.backends.cuda.matmul.allow_tf32 else 0.01)
-    return model_call(x)
-model.forward = slow
-for step in range(3000):
-    optimizer.zero_grad()
-    loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
-    optimizer.step()
-    print(torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads(), flush=True)
-"""
+        threads, is_tf32 = "torch.get_num_threads()", "torch.backends.cuda.matmul.allow_tf32"
+        source = slow_training(f"0.04 if {threads} == 2 else 0.005 if {is_tf32} else 0.01", shown=f"{is_tf32}, {threads}")
         outcome, told = self.turns([{"id": "tf32"}, {"id": "threads", "count": 1}], source, pairs=5)
         turns = [(fact["id"], fact["kept"]) for fact in outcome.facts("turn") if fact["state"] == "measured"]
         self.assertEqual(turns, [("tf32", False), ("threads", True), ("tf32", True)])
@@ -170,7 +164,7 @@ for step in range(3000):
 
     @unittest.skipUnless(hasattr(torch.backends.cuda.matmul, "fp32_precision"), "this torch has no such name for it")
     def test_a_setting_is_turned_off_to_the_very_value_that_it_had(self):
-        source = self.SOURCE.replace("    optimizer.step()\n", "    optimizer.step()\n    print(torch.backends.cuda.matmul.fp32_precision, flush=True)\n")
+        source = slow_training(self.SECONDS, shown="torch.backends.cuda.matmul.fp32_precision")
         never = "import fullwatt.fixes.turns\nfullwatt.fixes.turns.pays = lambda ratios: False\n"
         outcome, _ = self.turns([{"id": "tf32"}, {"id": "threads", "count": 1}], never + source, pairs=1)
         values = outcome.out.split()

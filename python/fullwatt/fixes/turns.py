@@ -1,8 +1,9 @@
 """A trial in which fixes are turned on and off while the training runs: neighbouring steps of one process differ by the fix alone.
 
 FULLWATT_TRIAL has `turns`: {"fixes": [id, …], "pairs": n, "seconds": t, "most_seconds": m}. One fix after the other gets pairs of t seconds of steps with and
-without it, on top of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. What did not pay while steps were
-longer by far gets another turn at the end: kernels weigh more once the GPU does not wait. Then, or m seconds after the program's start, the trial is over. Where the program ends before, the first fix counts if it had pairs enough: another start would not get further.
+without it, on top of those that paid before it, until they tell whether it pays, but at most n; what was measured is told by the fact `turn`. What did not pay while
+steps were longer by far gets another turn at the end: kernels weigh more once the GPU does not wait. Then, or m seconds after the program's start, the trial is over.
+Where the program ends before, the first fix counts if it had pairs enough: another start would not get further.
 """
 
 import sys
