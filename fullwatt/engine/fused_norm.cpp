@@ -2,16 +2,15 @@
 
 #include <algorithm>
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linspace.h>
-#include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/functional/conv.h>
 
-#include "fullwatt/base/text.hpp"
+#include "fullwatt/engine/kernels/sources.hpp"
+#include "fullwatt/engine/kernels/verification.hpp"
 #include "fullwatt/engine/step.hpp"
 #include "fullwatt/engine/task.hpp"
 
@@ -21,19 +20,35 @@ namespace {
 namespace nn = torch::nn;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Kernels = c10::intrusive_ptr<NormKernels>;
+using Kernels = c10::intrusive_ptr<KernelSet>;
 
-constexpr const char* kReport = "Torch's own are taken; please report it with the card and its driver.";
-
-constexpr std::int64_t kThreads = 256;          // as in fused_norm.cu
+constexpr std::int64_t kThreads = 256;          // as in batch_norm.cu
 constexpr std::int64_t kLanes = 32;             // as there
 constexpr std::int64_t kLaneChannels = 16;      // as there
 constexpr std::int64_t kRowsOfThread = 4;       // that it reads at once: with fewer a block would not be worth its sums
 constexpr std::int64_t kWidest = 64;            // packs of a block: 1 KiB of a row, and four rows or more
 constexpr std::int64_t kBlocksOfProcessor = 4;  // two to four of them run at a time, by their registers
-constexpr std::uintptr_t kAlignment = 16;       // of what is read at once
-constexpr double kFewRoundings = 1e-4;          // of the largest number, in float32
-constexpr double kFewHalfRoundings = 0.02;      // in the types of half its size
+
+/// In the order of `kNames`.
+enum class NormKernel : std::uint8_t {
+  sums,
+  statistics,
+  forward,
+  relu_forward,
+  add_forward,
+  add_relu_forward,
+  gradient_sums,
+  relu_gradient_sums,
+  add_relu_gradient_sums,
+  gradients,
+  backward,
+  relu_backward,
+};
+constexpr std::array kNames{
+    "batch_norm_sums",          "batch_norm_statistics",         "batch_norm_forward",
+    "batch_norm_relu_forward",  "batch_norm_add_forward",        "batch_norm_add_relu_forward",
+    "batch_norm_gradient_sums", "batch_norm_relu_gradient_sums", "batch_norm_add_relu_gradient_sums",
+    "batch_norm_gradients",     "batch_norm_backward",           "batch_norm_relu_backward"};
 
 std::int64_t divided_up(std::int64_t number, std::int64_t by) {
   return (number + by - 1) / by;
@@ -41,7 +56,7 @@ std::int64_t divided_up(std::int64_t number, std::int64_t by) {
 
 /// How a batch is spread over blocks.
 struct Layout {
-  Layout(const at::Tensor& x, const NormKernels& kernels)
+  Layout(const at::Tensor& x, const KernelSet& kernels)
       : channels(static_cast<int>(x.size(1))),
         groups(static_cast<int>(channels / kernels.wide())),
         rows(x.numel() / channels) {
@@ -59,8 +74,8 @@ struct Layout {
   int groups;  ///< of channels, each read at once
   long long rows;
   int width = 0;  ///< groups of a block
-  NormKernels::Blocks down;
-  NormKernels::Blocks each_channel;
+  KernelSet::Blocks down;
+  KernelSet::Blocks each_channel;
 };
 
 /// The running statistics of a norm, which may be missing, and how they move.
@@ -79,13 +94,8 @@ void* place_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
 }
 
-bool is_readable(const at::Tensor& tensor) {
-  return tensor.is_contiguous(at::MemoryFormat::ChannelsLast) &&
-         reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % kAlignment == 0;
-}
-
-at::Tensor readable(const at::Tensor& tensor) {
-  return is_readable(tensor) ? tensor : tensor.clone(at::MemoryFormat::ChannelsLast);
+bool is_readable(const KernelSet& kernels, const at::Tensor& tensor) {
+  return kernels.can_read(tensor) && tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 NormKernel forward_kernel(bool adds, bool has_relu) {
@@ -122,14 +132,15 @@ struct Normed : torch::autograd::Function<Normed> {
 
   static variable_list backward(AutogradContext* context, const variable_list& of_outputs) {
     auto& saved = context->saved_data;
-    const auto kernels = c10::static_intrusive_pointer_cast<NormKernels>(saved.at("kernels").toCapsule());
+    const auto kernels = c10::static_intrusive_pointer_cast<KernelSet>(saved.at("kernels").toCapsule());
     const bool adds = saved.at("adds").toBool();
     const bool has_relu = saved.at("has_relu").toBool();
     const auto tensors = context->get_saved_variables();
     const auto& x = tensors[0];
     const auto& coefficients = tensors[1];
     const auto& y = tensors[2];
-    const auto of_y = readable(of_outputs.front());
+    const auto& given = of_outputs.front();
+    const auto of_y = is_readable(*kernels, given) ? given : given.clone(at::MemoryFormat::ChannelsLast);
     const Layout layout(x, *kernels);
     const auto& options = coefficients.options();
     const auto partial = layout.partial(options);
@@ -164,7 +175,7 @@ at::Tensor plainly_normed(nn::BatchNorm2dImpl& norm, const at::Tensor& convolved
   return after.has_relu ? y.relu_() : y;
 }
 
-bool fits(const NormKernels& kernels, const nn::BatchNorm2dImpl& norm) {
+bool fits(const KernelSet& kernels, const nn::BatchNorm2dImpl& norm) {
   return norm.options.num_features() % kernels.wide() == 0;
 }
 
@@ -173,19 +184,17 @@ bool is_float(const at::Tensor& tensor) {
 }
 
 /// What is known before the convolution.
-bool may_fuse(const NormKernels& kernels, const nn::BatchNorm2dImpl& norm, const at::Tensor& convolution_bias) {
+bool may_fuse(const KernelSet& kernels, const nn::BatchNorm2dImpl& norm, const at::Tensor& convolution_bias) {
   return norm.is_training() && norm.options.affine() && norm.options.momentum() && fits(kernels, norm) &&
          is_float(norm.weight) && is_float(norm.bias) &&
          (!norm.running_mean.defined() || (is_float(norm.running_mean) && is_float(norm.running_var))) &&
          (!convolution_bias.defined() || is_float(convolution_bias));
 }
 
-bool can_fuse(const NormKernels& kernels, const at::Tensor& x, const at::Tensor& residual) {
-  const auto is_theirs = [&](const at::Tensor& tensor) {
-    return tensor.device() == kernels.device() && tensor.scalar_type() == kernels.numbers() && is_readable(tensor);
-  };
+bool can_fuse(const KernelSet& kernels, const at::Tensor& x, const at::Tensor& residual) {
   const bool has_rows = x.dim() == 4 && x.numel() > x.size(1);  // torch refuses a single one
-  return has_rows && is_theirs(x) && (!residual.defined() || (residual.sizes() == x.sizes() && is_theirs(residual)));
+  return has_rows && is_readable(kernels, x) &&
+         (!residual.defined() || (residual.sizes() == x.sizes() && is_readable(kernels, residual)));
 }
 
 /// What a norm gives, and the gradients that it gives back.
@@ -219,56 +228,45 @@ struct Trial {
   at::Tensor y;
 };
 
-/// Numbers of both signs about 0.3, without drawing any, in the kernels' own layout and type.
-at::Tensor waves(at::IntArrayRef sizes, double length, const NormKernels& kernels) {
-  const auto places = at::arange(c10::multiply_integers(sizes), at::TensorOptions(kernels.device()).dtype(at::kFloat));
-  return (at::sin(places * length) + 0.3).view(sizes).to(kernels.numbers()).contiguous(at::MemoryFormat::ChannelsLast);
+at::Tensor pictures(at::IntArrayRef sizes, double length, const KernelSet& kernels) {
+  return waves(sizes, length, kernels).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 base::Result<void> verify_kind(const Kernels& kernels, bool adds, bool has_relu) {
   const auto channels = 3 * kernels->wide();
   const std::vector<std::int64_t> sizes{2, channels, 9, 7};
-  const auto x = waves(sizes, 1.7, *kernels);
-  const auto residual = waves(sizes, 0.9, *kernels);
-  const auto of_y = waves(sizes, 2.3, *kernels);
+  const auto x = pictures(sizes, 1.7, *kernels);
+  const auto residual = pictures(sizes, 0.9, *kernels);
+  const auto of_y = pictures(sizes, 2.3, *kernels);
   Trial ours(x, residual, channels);
   Trial torchs(x.to(at::kFloat), residual.to(at::kFloat), channels);
   const auto added = [&](const Trial& trial) { return adds ? trial.residual : at::Tensor(); };
   const auto fused = fused_norm(kernels, *ours.norm, ours.x, {}, {.residual = added(ours), .has_relu = has_relu});
-  if (!fused) return base::fail(base::Error::Kind::unavailable, "they refuse their own problem", kReport);
+  if (!fused) return refuse_their_problem();
   ours.backward(*fused, of_y);
   torchs.backward(plainly_normed(*torchs.norm, torchs.x, {.residual = added(torchs), .has_relu = has_relu}), of_y);
   const auto expected = torchs.results(adds);
   const auto results = ours.results(adds);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const auto& [name, tensor] = results[i];
-    const auto& right = expected[i].second;
-    const double off = (tensor.to(right.scalar_type()) - right).abs().max().item<double>();
-    const double most =
-        right.abs().max().item<double>() * (kernels->numbers() == at::kFloat ? kFewRoundings : kFewHalfRoundings);
-    if (!(off <= most))
-      return base::fail(base::Error::Kind::unavailable, std::string("their ") + name + " are not torch's", kReport);
+    if (auto same = compare(*kernels, name, tensor, expected[i].second); !same) return same;
   }
   return {};
-}
-
-at::ScalarType numbers_in(Precision precision) {
-  if (precision == Precision::fp32) return at::kFloat;
-  return precision == Precision::fp16 ? at::kHalf : at::kBFloat16;
 }
 
 }  // namespace
 
-base::Result<void> verify(const Kernels& kernels) try {
-  const at::AutoGradMode with_gradients(true);
-  for (const bool adds : {false, true}) {
-    for (const bool has_relu : {false, true}) {
-      if (auto same = verify_kind(kernels, adds, has_relu); !same) return same;
+const KernelSource kNormKernels{kBatchNormSource, kNames};
+
+base::Result<void> verify(const Kernels& kernels) {
+  return verified([&]() -> base::Result<void> {
+    for (const bool adds : {false, true}) {
+      for (const bool has_relu : {false, true}) {
+        if (auto same = verify_kind(kernels, adds, has_relu); !same) return same;
+      }
     }
-  }
-  return {};
-} catch (const c10::Error& error) {
-  return base::fail(base::Error::Kind::unavailable, base::printable(error.what_without_backtrace(), 200));
+    return {};
+  });
 }
 
 std::optional<at::Tensor> fused_norm(const Kernels& kernels, nn::BatchNorm2dImpl& norm, const at::Tensor& convolved,
@@ -298,7 +296,7 @@ at::Tensor convolved_and_normed(const Kernels& kernels, nn::Conv2dImpl& convolut
   return plainly_normed(norm, convolved + convolution.bias.to(convolved.scalar_type()).view({-1, 1, 1}), after);
 }
 
-FusedNorms fused_norms(const nn::Module& network, const NormKernels& kernels) {
+FusedNorms fused_norms(const nn::Module& network, const KernelSet& kernels) {
   FusedNorms found;
   for (const auto& module : network.modules(/*include_self=*/false)) {
     const auto* const norm = module->as<nn::BatchNorm2d>();
@@ -309,11 +307,11 @@ FusedNorms fused_norms(const nn::Module& network, const NormKernels& kernels) {
   return found;
 }
 
-base::Result<FusedNorms> fuse_norms(Task& task, at::Device device, const StepSettings& settings) {
+base::Result<std::string> fuse_norms(Task& task, at::Device device, const StepSettings& settings) {
   if (!settings.channels_last)
     return base::fail(base::Error::Kind::unavailable, "train.channels_last is false",
                       "They need train.channels_last: true.");
-  const auto kernels = NormKernels::make(device, numbers_in(settings.precision));
+  const auto kernels = KernelSet::make(kNormKernels, device, numbers_in(settings.precision));
   if (!kernels) return std::unexpected(kernels.error());
   if (const auto same = verify(*kernels); !same) return std::unexpected(same.error());
   const auto found = fused_norms(task.network(), **kernels);
@@ -321,8 +319,8 @@ base::Result<FusedNorms> fuse_norms(Task& task, at::Device device, const StepSet
     return base::fail(base::Error::Kind::unavailable,
                       "none has a multiple of " + std::to_string((*kernels)->wide()) + " channels",
                       "Other settings under model: give them such a number.");
-  task.fuse(*kernels);
-  return found;
+  task.fuse_norms(*kernels);
+  return std::to_string(found.fitting) + " of " + std::to_string(found.all);
 }
 
 }  // namespace fullwatt::engine

@@ -4,6 +4,8 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/engine/checkpoint.hpp"
+#include "fullwatt/engine/cross_entropy.hpp"
+#include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/open_samples.hpp"
 #include "fullwatt/engine/pictures.hpp"
 #include "fullwatt/engine/run_recording.hpp"
@@ -32,7 +34,7 @@ base::Result<void> Preparation::make_network(const TrainOptions& options) {
       options.place);
   if (!accelerator) return std::unexpected(accelerator.error());
   accelerator_ = *std::move(accelerator);
-  fuse_norms();
+  fuse();
   return {};
 }
 
@@ -44,9 +46,12 @@ void Preparation::ask_model() {
 }
 
 /// The part of train.compile_model that is not the graph.
-void Preparation::fuse_norms() {
-  if (!config_->train.compile_model || !accelerator_->device().is_cuda() || !task_->fuse({})) return;
-  fused_ = engine::fuse_norms(*task_, accelerator_->device(), accelerator_->step().settings());
+void Preparation::fuse() {
+  const auto device = accelerator_->device();
+  const auto& settings = accelerator_->step().settings();
+  if (!config_->train.compile_model || !device.is_cuda()) return;
+  if (task_->fuse_norms({})) fused_.push_back({"batch norms", fuse_norms(*task_, device, settings)});
+  if (task_->fuse_loss({})) fused_.push_back({"loss", fuse_loss(*task_, device, settings)});
 }
 
 base::Result<void> Preparation::open_data(const Place& place) {
@@ -62,23 +67,27 @@ base::Result<void> Preparation::open_data(const Place& place) {
   return check_pictures(in_force_, *task_, *data_);
 }
 
-std::string Preparation::told_of_norms() const {
-  if (!fused_) return "";
-  if (!*fused_) {
-    const auto& [kind, message, remedy] = fused_->error();
-    return "no fused batch norms: " + base::printable(message, 400) + (remedy.empty() ? "" : ". " + remedy);
+std::vector<std::string> Preparation::told_of_kernels() const {
+  std::vector<std::string> told;
+  for (const auto& [name, how] : fused_) {
+    if (how) {
+      told.push_back("fused " + name + ": " + *how);
+    } else {
+      const auto& [kind, message, remedy] = how.error();
+      told.push_back("no fused " + name + ": " + base::printable(message, 400) + (remedy.empty() ? "" : ". " + remedy));
+    }
   }
-  return "fused batch norms: " + std::to_string((*fused_)->fitting) + " of " + std::to_string((*fused_)->all);
+  return told;
 }
 
 std::vector<Otherwise> Preparation::otherwise() const {
   auto found = accelerator_->otherwise(*data_);
-  if (fused_) {  // the graph is told already
+  for (const auto& [name, how] : fused_) {  // the graph is told already
     auto& compile = *std::ranges::find(found, "train.compile_model", &Otherwise::name);
-    if (*fused_) {
-      compile.value = (compile.value == "false" ? "" : compile.value + ", ") + "fused batch norms";
+    if (how) {
+      compile.value = (compile.value == "false" ? "" : compile.value + ", ") + "fused " + name;
     } else {
-      compile.why += "; no fused batch norms, as told below";
+      compile.why += "; no fused " + name + ", as told below";
     }
   }
   const auto given = settings_of(*config_);

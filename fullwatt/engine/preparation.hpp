@@ -1,7 +1,6 @@
 #pragma once
 
 #include "fullwatt/engine/accelerator.hpp"
-#include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/train.hpp"
 
 namespace fullwatt::engine {
@@ -20,21 +19,27 @@ class Preparation {
 
   /// Settings that are not in force as they were given.
   std::vector<Otherwise> otherwise() const;
-  /// What became of the batch norms; empty where none are to be fused.
-  std::string told_of_norms() const;
+  /// What became of the fused kernels, a line for each kind that is wanted.
+  std::vector<std::string> told_of_kernels() const;
 
  private:
+  /// What is computed by kernels of ours, and of what of it they are; or why it is not.
+  struct Fused {
+    std::string name;
+    base::Result<std::string> how;
+  };
+
   explicit Preparation(const Config& config) : config_(&config), in_force_(config) {}
   base::Result<void> make_network(const TrainOptions& options);
   base::Result<void> open_data(const Place& place);
   void ask_model();
-  void fuse_norms();
+  void fuse();
 
   const Config* config_;
   Config in_force_;  ///< as the model takes it
   std::unique_ptr<Task> task_;
   std::unique_ptr<Accelerator> accelerator_;
-  std::optional<base::Result<FusedNorms>> fused_;  ///< nothing where none are wanted
+  std::vector<Fused> fused_;
   std::unique_ptr<DataSet> data_;
   std::uint64_t batches_per_epoch_ = 0;
 };

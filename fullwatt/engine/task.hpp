@@ -12,7 +12,7 @@
 
 namespace fullwatt::engine {
 
-class NormKernels;
+class KernelSet;
 
 /// The fields of a batch, on the device that trains.
 using Fields = std::map<std::string, at::Tensor>;
@@ -37,7 +37,9 @@ class Task {
   /// From now on activations are computed again in backward. False where there are none that it would save.
   virtual bool recompute() { return false; }
   /// From now on batch norms are computed by these kernels; null: by torch's own. False where there are none.
-  virtual bool fuse(const c10::intrusive_ptr<NormKernels>& /*kernels*/) { return false; }
+  virtual bool fuse_norms(const c10::intrusive_ptr<KernelSet>& /*kernels*/) { return false; }
+  /// The same of a loss over classes.
+  virtual bool fuse_loss(const c10::intrusive_ptr<KernelSet>& /*kernels*/) { return false; }
 };
 
 /// Every model of `models/`, by the name that a configuration gives.

@@ -117,7 +117,7 @@ class Training {
                        .first_step = position_.step,
                        .resumed = resumed_,
                        .otherwise = prepared_.otherwise()});
-    if (const auto norms = prepared_.told_of_norms(); !norms.empty()) listener_.noted(norms);
+    for (const auto& line : prepared_.told_of_kernels()) listener_.noted(line);
   }
 
   std::uint64_t steps_per_epoch() const {

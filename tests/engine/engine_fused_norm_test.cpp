@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "tests/engine/norm_kernels_on_cpu.hpp"
+#include "tests/engine/kernel_sets_on_cpu.hpp"
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -18,22 +18,7 @@ namespace fullwatt::engine {
 namespace {
 
 namespace nn = torch::nn;
-using Kernels = c10::intrusive_ptr<NormKernels>;
-
-struct Case {
-  at::DeviceType device;
-  at::ScalarType numbers;
-};
-
-void PrintTo(const Case& given, std::ostream* out) {
-  *out << at::DeviceTypeName(given.device, true) << ' ' << given.numbers;
-}
-
-/// Half of the distance to the next number, for a number of 1.
-double rounding_of(at::ScalarType numbers) {
-  if (numbers == at::kFloat) return 0x1p-24;
-  return numbers == at::kHalf ? 0x1p-11 : 0x1p-8;
-}
+using Kernels = c10::intrusive_ptr<KernelSet>;
 
 struct Shape {
   std::int64_t pictures;
@@ -70,17 +55,17 @@ at::Tensor laid_out(const at::Tensor& tensor) {
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-class FusedNormTest : public testing::TestWithParam<Case> {
+class FusedNormTest : public testing::TestWithParam<tests::KernelCase> {
  protected:
   void SetUp() override {
     if (GetParam().device == at::kCUDA && !at::globalContext().hasCUDA()) GTEST_SKIP() << "no GPU";
     at::globalContext().setAllowTF32CuDNN(false);
     at::manual_seed(1);
     if (GetParam().device == at::kCPU) {
-      kernels_ = c10::make_intrusive<tests::NormKernelsOnCpu>(GetParam().numbers);
+      kernels_ = tests::norm_kernels_on_cpu(GetParam().numbers);
       return;
     }
-    const auto made = NormKernels::make(at::Device(at::kCUDA, 0), GetParam().numbers);
+    const auto made = KernelSet::make(kNormKernels, at::Device(at::kCUDA, 0), GetParam().numbers);
     ASSERT_TRUE(made) << made.error().message;
     kernels_ = *made;
   }
@@ -155,7 +140,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& wanted, double relat
 /// A float's rounding of the largest term, some times over: sums are added in a tree, and a few products follow.
 void expect_same(const Outcome& found, const Problem& given, bool has_relu) {
   constexpr double kFloat = 16 * 0x1p-24;
-  const double number = rounding_of(given.x.scalar_type());
+  const double number = tests::rounding_of(given.x.scalar_type());
   const auto cut = found.y.to(at::kDouble).gt(0).to(at::kDouble);
   const auto wanted = expected(given, has_relu, cut);
   const double deviation = std::sqrt(given.x.to(at::kDouble).var({0, 2, 3}).min().item<double>() + 1e-5);
@@ -307,30 +292,21 @@ TEST_P(FusedNormTest, TheyAreVerifiedBeforeTheyAreUsed) {
   EXPECT_TRUE(same) << same.error().message;
 }
 
-/// Kernels that do nothing.
-class IdleKernels final : public NormKernels {
- public:
-  IdleKernels() : NormKernels(at::kCPU, at::kFloat, 1) {}
-
- private:
-  void run(NormKernel, const Blocks&, void**) const override {}
-};
-
 TEST(NormKernelsTest, WrongResultsAreNoticed) {
-  const auto same = verify(c10::make_intrusive<IdleKernels>());
+  const auto same = verify(c10::make_intrusive<tests::IdleKernels>());
   ASSERT_FALSE(same);
   EXPECT_NE(same.error().message.find("are not torch's"), std::string::npos) << same.error().message;
 }
 
 TEST(NormKernelsTest, TheModelsTakeThem) {
-  const auto kernels = c10::make_intrusive<IdleKernels>();
+  const auto kernels = c10::make_intrusive<tests::IdleKernels>();
   for (const auto* name : {"keypoint", "resnet50"}) {
     ModelConfig config;
     config.name = name;
     const auto task = make_task(config);
     ASSERT_TRUE(task) << task.error().message;
-    EXPECT_TRUE((*task)->fuse({}));  // asks whether it can
-    EXPECT_TRUE((*task)->fuse(kernels));
+    EXPECT_TRUE((*task)->fuse_norms({}));  // asks whether it can
+    EXPECT_TRUE((*task)->fuse_norms(kernels));
     const auto found = fused_norms((*task)->network(), *kernels);
     EXPECT_GT(found.all, 10) << name;
     EXPECT_EQ(found.fitting, found.all) << name;
@@ -374,17 +350,8 @@ TEST_P(FusedNormTest, DISABLED_HowLongItTakes) {
   }
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  for (const auto device : {at::kCPU, at::kCUDA}) {
-    for (const auto numbers : {at::kFloat, at::kBFloat16, at::kHalf}) all.push_back({device, numbers});
-  }
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(On, FusedNormTest, testing::ValuesIn(cases()), [](const auto& given) {
-  return at::DeviceTypeName(given.param.device, true) + "_" + c10::toString(given.param.numbers);
-});
+INSTANTIATE_TEST_SUITE_P(On, FusedNormTest, testing::ValuesIn(tests::kernel_cases()),
+                         [](const auto& given) { return tests::name_of(given.param); });
 
 }  // namespace
 }  // namespace fullwatt::engine

@@ -8,7 +8,7 @@ os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuDNN's recurrent kernels a
 import numpy as np
 import torch
 from oracle_test import OracleTest as Oracle
-from recomputed_test import KEYPOINT, RESNET, RecomputedCase
+from recomputed_test import DROPPING, GPT2, KEYPOINT, RESNET, RecomputedCase
 from support import EngineCase
 
 GRAPH = "each step is one CUDA graph"
@@ -118,6 +118,42 @@ class FusedNormTest(RecomputedCase):
                     fused = self.outcome(model, train_amp=precision)[0]
                     plain = self.outcome(model, train_amp=precision, train_compile_model="false")[0]
                     np.testing.assert_allclose(fused[0], plain[0], rtol=2 ** -bits * 2 * 53, err_msg="at most 53 convolutions and as many norms are rounded")
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class FusedLossTest(RecomputedCase):
+    """Of a vocabulary that is no multiple of what tensor cores want."""
+
+    device = "cuda"
+
+    def test_it_is_told(self):
+        self.write_samples()
+        told = self.outcome(GPT2)[2]
+        self.assertIn("fused loss: cross-entropy", told)
+        self.assertIn("a CUDA graph of each step, fused loss (LibTorch has no compiler)", told)
+        self.assertNotIn("fused loss", self.outcome(GPT2, train_compile_model="false")[2])
+
+    def test_losses_and_weights_are_those_of_the_cpu(self):
+        self.write_samples()
+        losses, tensors, _ = self.outcome(GPT2, hardware_device="cpu")
+        for settings in ({}, {"train_compile_model": "false"}, {"train_amp": "bf16"}, {"train_amp": "fp16"}):
+            with self.subTest(**settings):
+                found, others, _ = self.outcome(GPT2, **settings)
+                rounding = 2**-8 if "train_amp" in settings else 1e-5
+                np.testing.assert_allclose(found, losses, rtol=rounding)
+                if "train_amp" not in settings:
+                    torch.testing.assert_close(others["transformer.wte.weight"], tensors["transformer.wte.weight"], rtol=1e-3, atol=1e-4)
+
+    def test_a_graph_changes_nothing(self):
+        self.write_samples()
+        for model in (GPT2, DROPPING):
+            for precision in ("false", "bf16", "fp16"):
+                with self.subTest(model=model, precision=precision):
+                    losses, tensors, _ = self.outcome(model, train_amp=precision, hardware_deterministic="true")
+                    same, others, _ = self.outcome(model, train_amp=precision, hardware_deterministic="true", **WITHOUT_GRAPH)
+                    self.assertEqual(same, losses)
+                    for name, tensor in tensors.items():
+                        self.assertTrue(torch.equal(tensor, others[name]), name)
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "no GPU")

@@ -2,14 +2,15 @@
 // Face's GPT2LMHeadModel; the weights of c_attn, c_proj and c_fc are [outputs, inputs], which is transposed there.
 
 #include <cmath>
+#include <limits>
 
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
+#include "fullwatt/engine/cross_entropy.hpp"
 #include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
 
@@ -22,6 +23,12 @@ nn::LayerNorm norm(std::int64_t width) {
   return nn::LayerNorm(nn::LayerNormOptions({width}));
 }
 
+/// With its bias in the kernel of the product: nn::Linear adds it by one of its own to all that has more than two
+/// dimensions.
+at::Tensor through(const nn::Linear& layer, const at::Tensor& x) {
+  return at::linear(x, layer->weight, layer->bias);
+}
+
 /// Every position looks at itself and at those before it.
 struct AttentionImpl : nn::Module {
   explicit AttentionImpl(const ModelConfig& config)
@@ -31,11 +38,13 @@ struct AttentionImpl : nn::Module {
         dropout(config.dropout) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    const auto parts = c_attn->forward(x).view({x.size(0), x.size(1), 3, heads, -1}).permute({2, 0, 3, 1, 4}).unbind();
-    const auto attended = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {},
-                                                           is_training() ? dropout : 0, /*is_causal=*/true);
-    return at::dropout(c_proj->forward(attended.transpose(1, 2).reshape(x.sizes())), dropout, is_training());
+    const auto parts = through(c_attn, x).chunk(3, 2);
+    const auto attended = at::scaled_dot_product_attention(by_heads(parts[0]), by_heads(parts[1]), by_heads(parts[2]),
+                                                           {}, is_training() ? dropout : 0, /*is_causal=*/true);
+    return at::dropout(through(c_proj, attended.transpose(1, 2).reshape(x.sizes())), dropout, is_training());
   }
+  /// Where it lies: [batch, heads, positions, width of a head].
+  at::Tensor by_heads(const at::Tensor& part) const { return part.unflatten(2, {heads, -1}).transpose(1, 2); }
 
   nn::Linear c_attn;  ///< queries, keys and values at once
   nn::Linear c_proj;
@@ -51,7 +60,7 @@ struct MlpImpl : nn::Module {
         dropout(config.dropout) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return at::dropout(c_proj->forward(at::gelu(c_fc->forward(x), "tanh")), dropout, is_training());
+    return at::dropout(through(c_proj, at::gelu(through(c_fc, x), "tanh")), dropout, is_training());
   }
 
   nn::Linear c_fc;
@@ -123,11 +132,19 @@ struct Gpt2 : nn::Module {
     }
   }
 
-  /// A score for every token of the vocabulary at each position.
+  /// A score for every token of the vocabulary at each position. On a GPU, whose tensor cores are far slower on rows
+  /// that are no multiple of kWide, tokens that there are not have one, too: −∞.
   at::Tensor forward(const at::Tensor& tokens) {
-    return at::linear(transformer->forward(tokens), transformer->wte->weight);
+    const auto& weight = transformer->wte->weight;
+    const auto x = transformer->forward(tokens);
+    const auto added = weight.is_cuda() ? (kWide - weight.size(0) % kWide) % kWide : 0;
+    if (added == 0) return at::linear(x, weight);
+    const auto bias = at::constant_pad_nd(at::zeros({weight.size(0)}, weight.options().requires_grad(false)),
+                                          {0, added}, -std::numeric_limits<double>::infinity());
+    return at::linear(x, at::constant_pad_nd(weight, {0, 0, 0, added}), bias);
   }
 
+  static constexpr std::int64_t kWide = 64;
   Transformer transformer;
 };
 
@@ -139,15 +156,20 @@ class Gpt2Task final : public Task {
   std::vector<std::string> fields() const override { return {"tokens"}; }
   std::map<std::string, std::int64_t> limits() const override { return {{"tokens", vocabulary_}}; }
   bool recompute() override { return network_.transformer->is_recomputed = true; }
+  bool fuse_loss(const c10::intrusive_ptr<KernelSet>& kernels) override {
+    kernels_ = kernels;
+    return true;
+  }
   at::Tensor loss(const Fields& batch) override {
     const auto& tokens = batch.at("tokens");
     const auto scores = network_.forward(tokens.slice(1, 0, -1));
-    return nn::functional::cross_entropy(scores.flatten(0, 1), tokens.slice(1, 1).flatten().to(at::kLong));
+    return cross_entropy(kernels_, scores.flatten(0, 1), tokens.slice(1, 1).flatten().to(at::kLong));
   }
 
  private:
   Gpt2 network_;
   std::int64_t vocabulary_;
+  c10::intrusive_ptr<KernelSet> kernels_;  ///< null: torch's own
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ struct ConvolutionImpl : nn::Module {
 
   nn::Conv2d convolution;
   nn::BatchNorm2d norm;
-  c10::intrusive_ptr<NormKernels> kernels;  ///< null: torch's own
+  c10::intrusive_ptr<KernelSet> kernels;  ///< null: torch's own
 };
 TORCH_MODULE(Convolution);
 
@@ -124,7 +124,7 @@ class KeypointTask final : public Task {
   std::vector<std::string> fields() const override { return {"images", "heatmaps", "offsets"}; }
   bool has_places() const override { return true; }
   bool recompute() override { return network_.is_recomputed = true; }
-  bool fuse(const c10::intrusive_ptr<NormKernels>& kernels) override {
+  bool fuse_norms(const c10::intrusive_ptr<KernelSet>& kernels) override {
     for (const auto& module : network_.modules(/*include_self=*/false)) {
       if (auto* const found = module->as<Convolution>()) found->kernels = kernels;
     }

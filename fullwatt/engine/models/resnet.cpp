@@ -1,11 +1,11 @@
 // ResNet-50 for pictures with one label each, the stride in the 3×3 convolutions (v1.5). Parameters and buffers have
 // the names and first values of torchvision.models.resnet50.
 
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include "fullwatt/engine/cross_entropy.hpp"
 #include "fullwatt/engine/fused_norm.hpp"
 #include "fullwatt/engine/recomputed.hpp"
 #include "fullwatt/engine/task.hpp"
@@ -54,8 +54,8 @@ struct BottleneckImpl : nn::Module {
   nn::BatchNorm2d bn2;
   nn::Conv2d conv3;
   nn::BatchNorm2d bn3;
-  nn::Sequential downsample{nullptr};       ///< only where the shape changes
-  c10::intrusive_ptr<NormKernels> kernels;  ///< null: torch's own
+  nn::Sequential downsample{nullptr};     ///< only where the shape changes
+  c10::intrusive_ptr<KernelSet> kernels;  ///< null: torch's own
 };
 TORCH_MODULE(Bottleneck);
 
@@ -103,8 +103,8 @@ struct ResNet : nn::Module {
   nn::Sequential layer3;
   nn::Sequential layer4;
   nn::Linear fc;
-  c10::intrusive_ptr<NormKernels> kernels;  ///< null: torch's own
-  bool is_recomputed = false;               ///< activations of blocks in backward
+  c10::intrusive_ptr<KernelSet> kernels;  ///< null: torch's own
+  bool is_recomputed = false;             ///< activations of blocks in backward
 };
 
 class ResNetTask final : public Task {
@@ -117,7 +117,7 @@ class ResNetTask final : public Task {
   /// What pictures of ImageNet have on average in red, green and blue, as in torchvision.
   Normalisation normalisation() const override { return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}; }
   bool recompute() override { return network_.is_recomputed = true; }
-  bool fuse(const c10::intrusive_ptr<NormKernels>& kernels) override {
+  bool fuse_norms(const c10::intrusive_ptr<KernelSet>& kernels) override {
     network_.kernels = kernels;
     for (const auto& module : network_.modules(/*include_self=*/false)) {
       if (auto* const block = module->as<Bottleneck>()) block->kernels = kernels;
@@ -125,7 +125,7 @@ class ResNetTask final : public Task {
     return true;
   }
   at::Tensor loss(const Fields& batch) override {
-    return nn::functional::cross_entropy(network_.forward(batch.at("images")), batch.at("labels"));
+    return cross_entropy({}, network_.forward(batch.at("images")), batch.at("labels"));
   }
 
  private:

@@ -13,9 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string source() {
+/// As the build puts it together.
+std::string source(const std::string& name) {
   std::ostringstream text;
-  text << std::ifstream(FULLWATT_SOURCE "/fullwatt/engine/fused_norm.cu").rdbuf();
+  for (const auto& part : {std::string("numbers"), name})
+    text << std::ifstream(FULLWATT_SOURCE "/fullwatt/engine/kernels/" + part + ".cu").rdbuf();
   return text.str();
 }
 
@@ -29,7 +31,7 @@ std::optional<std::string> library(const std::string& name) {
   return std::nullopt;
 }
 
-class NormSourceTest : public testing::Test {
+class KernelSourcesTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto builtins = library("libnvrtc-builtins.so");
@@ -44,26 +46,28 @@ class NormSourceTest : public testing::Test {
   std::optional<Compiler> compiler_;
 };
 
-TEST_F(NormSourceTest, ItCompilesForEveryArchitectureAndTypeOfNumbers) {
-  for (const int architecture : {75, 80, 86, 89, 90, 100, 120}) {
-    for (const std::string number : {"Float", "Bfloat16", "Half"}) {
-      const auto image = compiler_->compile(source(), {"--std=c++17", "-DNUMBER=" + number}, architecture);
-      ASSERT_TRUE(image) << architecture << ' ' << number << ": " << image.error().message;
-      EXPECT_TRUE(
-          image->starts_with("\x7f"
-                             "ELF"))
-          << architecture;
+TEST_F(KernelSourcesTest, TheyCompileForEveryArchitectureAndTypeOfNumbers) {
+  for (const auto* const name : {"batch_norm", "cross_entropy"}) {
+    for (const int architecture : {75, 80, 86, 89, 90, 100, 120}) {
+      for (const std::string number : {"Float", "Bfloat16", "Half"}) {
+        const auto image = compiler_->compile(source(name), {"--std=c++17", "-DNUMBER=" + number}, architecture);
+        ASSERT_TRUE(image) << name << ' ' << architecture << ' ' << number << ": " << image.error().message;
+        EXPECT_TRUE(
+            image->starts_with("\x7f"
+                               "ELF"))
+            << architecture;
+      }
     }
   }
 }
 
-TEST_F(NormSourceTest, ACardOfTheFutureGetsPtx) {
-  const auto image = compiler_->compile(source(), {"--std=c++17", "-DNUMBER=Half"}, 990);
+TEST_F(KernelSourcesTest, ACardOfTheFutureGetsPtx) {
+  const auto image = compiler_->compile(source("batch_norm"), {"--std=c++17", "-DNUMBER=Half"}, 990);
   ASSERT_TRUE(image) << image.error().message;
   EXPECT_NE(image->find(".target"), std::string::npos);
 }
 
-TEST_F(NormSourceTest, WhatCannotBeCompiledIsToldWithItsLog) {
+TEST_F(KernelSourcesTest, WhatCannotBeCompiledIsToldWithItsLog) {
   const auto wrong = compiler_->compile("__global__ void f() { missing(); }", {}, 90);
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("missing"), std::string::npos) << wrong.error().message;
