@@ -84,7 +84,7 @@ struct TrainConfig {
   std::int64_t prefetch_factor = 4;  ///< batches that are in memory at once
   bool pin_memory = true;
   bool non_blocking = true;
-  bool compile_model = true;  ///< the whole step as a graph, batch norms as fused kernels: LibTorch has no compiler
+  bool compile_model = true;  ///< the whole step as a graph, and fused kernels: LibTorch has no compiler
   std::string compile_mode = "default";
   Precision amp = Precision::automatic;
   bool activation_checkpointing = false;  ///< compute activations again in backward, which needs less memory
