@@ -258,7 +258,7 @@ base::Result<void> verify_kind(const Kernels& kernels, bool adds, bool has_relu)
 
 const KernelSource kNormKernels{kBatchNormSource, kNames};
 
-base::Result<void> verify(const Kernels& kernels) {
+base::Result<void> verify_norms(const Kernels& kernels) {
   return verified([&]() -> base::Result<void> {
     for (const bool adds : {false, true}) {
       for (const bool has_relu : {false, true}) {
@@ -313,7 +313,7 @@ base::Result<std::string> fuse_norms(Task& task, at::Device device, const StepSe
                       "They need train.channels_last: true.");
   const auto kernels = KernelSet::make(kNormKernels, device, numbers_in(settings.precision));
   if (!kernels) return std::unexpected(kernels.error());
-  if (const auto same = verify(*kernels); !same) return std::unexpected(same.error());
+  if (const auto same = verify_norms(*kernels); !same) return std::unexpected(same.error());
   const auto found = fused_norms(task.network(), **kernels);
   if (found.fitting == 0)
     return base::fail(base::Error::Kind::unavailable,

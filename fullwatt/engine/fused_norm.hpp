@@ -32,7 +32,7 @@ std::optional<at::Tensor> fused_norm(const c10::intrusive_ptr<KernelSet>& kernel
 
 /// Holds the kernels against torch's own on a small problem of each kind, forward and backward. The error says what
 /// differs.
-base::Result<void> verify(const c10::intrusive_ptr<KernelSet>& kernels);
+base::Result<void> verify_norms(const c10::intrusive_ptr<KernelSet>& kernels);
 
 /// How many of a network's batch norms have channels for the kernels, and of how many.
 struct FusedNorms {

@@ -288,12 +288,12 @@ TEST_P(FusedNormTest, ABlockIsAsInTorchAndComputedAgainTheSame) {
 }
 
 TEST_P(FusedNormTest, TheyAreVerifiedBeforeTheyAreUsed) {
-  const auto same = verify(kernels_);
+  const auto same = verify_norms(kernels_);
   EXPECT_TRUE(same) << same.error().message;
 }
 
 TEST(NormKernelsTest, WrongResultsAreNoticed) {
-  const auto same = verify(c10::make_intrusive<tests::IdleKernels>());
+  const auto same = verify_norms(c10::make_intrusive<tests::IdleKernels>());
   ASSERT_FALSE(same);
   EXPECT_NE(same.error().message.find("are not torch's"), std::string::npos) << same.error().message;
 }
