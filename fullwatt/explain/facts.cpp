@@ -250,6 +250,13 @@ void epoch(const Json& json, ProcessFacts& facts) {
                           .number = lenient::integer<std::uint64_t>(json, "number")});
 }
 
+void iterators(const Json& json, ProcessFacts& facts) {
+  facts.iterators.push_back({.loader = lenient::integer<int>(json, "loader").value_or(0),
+                             .at_ns = when(json),
+                             .begun = lenient::number(json, "begun").value_or(0),
+                             .ended = lenient::number(json, "ended").value_or(0)});
+}
+
 void profiler(const Json& json, ProcessFacts& facts) {
   facts.profilers.push_back({.at_ns = when(json),
                              .who = lenient::text(json, "who"),
@@ -341,6 +348,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"memory", memory},
     {"lengths", lengths},
     {"epoch", epoch},
+    {"iterators", iterators},
     {"profiler", profiler},
     {"evaluation", evaluation},
     {"save", save},
@@ -396,6 +404,9 @@ const LoaderFact* ProcessFacts::loader(int id) const {
 const LoaderFact* ProcessFacts::training_loader() const {
   std::map<int, std::uint64_t> batches;
   for (const auto& epoch : epochs) batches[epoch.loader] += epoch.batches.value_or(1);
+  std::map<int, std::uint64_t> given_up;
+  for (const auto& seen : iterators) given_up[seen.loader] = static_cast<std::uint64_t>(seen.begun - seen.ended);
+  for (const auto& [loader, count] : given_up) batches[loader] += count;
   const auto iterated = [&](const LoaderFact& fact) { return batches.contains(fact.id) ? batches.at(fact.id) : 0; };
   const auto most = std::ranges::max_element(loaders, {}, iterated);
   return most == loaders.end() ? nullptr : &*most;

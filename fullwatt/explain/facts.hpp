@@ -176,6 +176,14 @@ struct EpochFact {
   std::optional<std::uint64_t> number;
 };
 
+/// How often a loader had been iterated from the start, and how often it had come to its end.
+struct IteratorsFact {
+  int loader = 0;
+  std::uint64_t at_ns = 0;
+  double begun = 0;
+  double ended = 0;
+};
+
 struct ProfilerFact {
   std::uint64_t at_ns = 0;
   std::string who;
@@ -279,6 +287,7 @@ struct ProcessFacts {
   std::optional<MemoryFact> memory;
   std::optional<LengthsFact> lengths;
   std::vector<EpochFact> epochs;
+  std::vector<IteratorsFact> iterators;
   std::vector<ProfilerFact> profilers;
   std::vector<model::Site> evaluations;  ///< where Module.eval() was called
   std::vector<SaveFact> saves;

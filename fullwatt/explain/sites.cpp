@@ -42,6 +42,21 @@ std::string_view own_package(std::string_view main) {
   return launches || end == std::string_view::npos ? std::string_view{} : main.substr(0, end + 1);
 }
 
+/// What PyTorch and Python have for other purposes than computing: their callers keep books there.
+bool keeps_books(const model::Site& frame, Owner owner) {
+  const auto name = base::file_name(frame.file);
+  if (owner == Owner::standard) return name == "copy.py" && frame.function.starts_with("deepcopy");
+  if (owner != Owner::torch) return false;
+  return contains(frame.file, "/torch/utils/tensorboard/") || contains(frame.file, "/torch/utils/data/") ||
+         frame.function == "state_dict" || frame.function == "load_state_dict" || frame.function == "__deepcopy__";
+}
+
+/// A model's or a layer's call.
+bool calls_module(const model::Site& frame, Owner owner) {
+  return owner == Owner::torch && contains(frame.file, "/torch/nn/modules/module.py") &&
+         base::contains(frame.function, "call");
+}
+
 /// A notebook's cell, or the program itself where it has no file (python -c).
 bool is_typed_in(std::string_view file, const ProcessFact& process) {
   return file.starts_with("<ipython-input") || (process.main.empty() && (file == "<string>" || file == "<stdin>"));
@@ -112,9 +127,13 @@ Sites::Moment Sites::examine(const std::vector<model::Site>& frames, const Proce
   bool runs = false;
   for (const auto& frame : frames) {
     const auto owner = owner_of(frame.file, process);
+    if (moment.line == 0 && keeps_books(frame, owner)) {
+      moment.running = Owner::library;
+      runs = true;
+    }
     if (owner == Owner::fullwatt || owner == Owner::standard) continue;
     if (!std::exchange(runs, true)) moment.running = owner;
-    if (owner == Owner::torch && contains(frame.file, "/torch/nn/modules/module.py")) moment.in_module = true;
+    if (calls_module(frame, owner)) moment.in_module = true;
     if (owner == Owner::library && library == nullptr) library = &frame;
     if (owner == Owner::user && moment.line == 0) moment.line = number_of(frame);
   }

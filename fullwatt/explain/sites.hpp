@@ -24,9 +24,11 @@ class Sites {
 
   /// What a stack says about its moment.
   struct Moment {
-    std::uint32_t line = 0;           ///< innermost frame of the user's, else of a library's that is not PyTorch
-    Owner running = Owner::standard;  ///< whose code runs: the innermost frame that is not the standard library's
-    bool in_module = false;           ///< below a torch.nn.Module's call
+    std::uint32_t line = 0;  ///< innermost frame of the user's, else of a library's that is not PyTorch
+    /// Whose code runs: the innermost frame that is not the standard library's. What PyTorch has for logging, copying
+    /// and keeping a model counts as a library's: it computes no step.
+    Owner running = Owner::standard;
+    bool in_module = false;  ///< below a torch.nn.Module's call
   };
   const Moment& moment(std::uint32_t stack) const { return stack < moments_.size() ? moments_[stack] : nowhere_; }
   /// The line of a phase's site; 0 when it is not the user's.

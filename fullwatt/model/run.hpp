@@ -218,7 +218,8 @@ struct HostSample {
   std::uint64_t swap_in_bytes = 0;  ///< since the sample before
   std::uint64_t disk_read_bytes = 0;
   std::uint64_t training_rss_bytes = 0;
-  double stolen = 0;  ///< CPUs that the hypervisor gave to others; counted as busy too
+  double stolen = 0;                        ///< CPUs that the hypervisor gave to others; counted as busy too
+  std::uint64_t training_shared_bytes = 0;  ///< of the resident ones: mapped files and memory that processes share
 };
 
 /// A GPU of the run, as the sampler saw it.

@@ -86,9 +86,11 @@ HostFigures::Counters HostFigures::read(std::uint64_t now_ns, const std::vector<
   for (const std::size_t field : {1U, 2U, 3U, 6U, 7U, 8U}) now.busy_ticks += number_at(ticks, field);
   for (const int pid : tree) {
     now.training_ticks += process_ticks(files_, pid);
-    const auto memory = files_.read("/proc/" + std::to_string(pid) + "/statm").value_or("");
-    sample.training_rss_bytes +=
-        static_cast<std::uint64_t>(number_at(words(memory), 1)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const auto statm = files_.read("/proc/" + std::to_string(pid) + "/statm").value_or("");
+    const auto pages = words(statm);
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    sample.training_rss_bytes += static_cast<std::uint64_t>(number_at(pages, 1)) * page;
+    sample.training_shared_bytes += static_cast<std::uint64_t>(number_at(pages, 2)) * page;
   }
   const auto pressure = files_.read("/proc/pressure/cpu").value_or("");
   if (const auto at = pressure.find("total="); at != std::string::npos) {

@@ -95,7 +95,8 @@ Line line_of(const model::HostSample& sample) {
                  static_cast<double>(sample.swap_in_bytes),
                  static_cast<double>(sample.disk_read_bytes),
                  static_cast<double>(sample.training_rss_bytes),
-                 sample.stolen};
+                 sample.stolen,
+                 static_cast<double>(sample.training_shared_bytes)};
   return line;
 }
 
@@ -103,7 +104,7 @@ model::HostSample host_sample_of(const Line& line) {
   const auto number = [&](std::size_t index) { return line.get<double>(index).value_or(0); };
   const auto bytes = [&](std::size_t index) { return static_cast<std::uint64_t>(std::max(0.0, number(index))); };
   return {line.at_ns, number(0), number(1), number(2), number(3), number(4),
-          bytes(5),   bytes(6),  bytes(7),  bytes(8),  number(9)};
+          bytes(5),   bytes(6),  bytes(7),  bytes(8),  number(9), bytes(10)};
 }
 
 int gpu_of(const model::HostSample& /*sample*/) {

@@ -37,6 +37,7 @@ def questions(torch):
     backends, c = torch.backends, torch._C
     cuda = backends.cuda
     return {
+        "mkldnn.enabled": lambda: bool(backends.mkldnn.enabled) if backends.mkldnn.is_available() else None,
         "cudnn.enabled": lambda: backends.cudnn.enabled,
         "cudnn.benchmark": lambda: backends.cudnn.benchmark,
         "cudnn.deterministic": lambda: backends.cudnn.deterministic,

@@ -284,6 +284,24 @@ for epoch in range(3):
         self.assertTrue(12 <= waits <= 12 + 2 * 3, waits)  # four batches in three epochs, and the epochs' begins and ends
         self.assertIn({"flag": recorder.EVALUATED}, [{"flag": call["flag"]} for call in outcome.calls("flag")])
 
+    def test_a_loader_that_is_begun_for_each_batch_is_counted_and_ending_its_workers_is_waiting(self):
+        source = MODEL + """
+loader = torch.utils.data.DataLoader(data, batch_size=8, num_workers=1)
+for step in range(18):
+    x, y = next(iter(loader))
+    loss_of(x, y).backward()
+    optimizer.step()
+whole = torch.utils.data.DataLoader(data, batch_size=8)
+for epoch in range(9):
+    for x, y in whole:
+        pass
+"""
+        outcome = self.run_forked(source, fake={})
+        counts = [(fact["loader"], fact["begun"], fact["ended"]) for fact in outcome.facts("iterators")]
+        self.assertEqual(counts, [(0, 8, 0), (0, 16, 0), (1, 8, 7)])
+        waits = [call["at_ns"] - call["start"] for call in outcome.calls("phase") if call["phase"] == recorder.DATA]
+        self.assertGreaterEqual(len(waits), 3)  # begun, a batch, and the workers' end
+
     def test_a_frozen_part_that_is_set_to_eval_is_no_evaluation(self):
         source = MODEL + """
 class Net(torch.nn.Module):

@@ -200,6 +200,22 @@ TEST(LeakRulesTest, MainMemoryThatGrowsIsALeak) {
   expect_found(builder, "host-memory-leak");
 }
 
+TEST(LeakRulesTest, FilesThatAreMappedAreNoLeakAndTheEndOfTheProgramHidesNone) {
+  auto mapped = healthy();
+  std::uint64_t bytes = 4 * kGib;
+  each_sample(mapped, [&](auto& sample) {
+    sample.training_rss_bytes = bytes += kGib / 8;
+    sample.training_shared_bytes = bytes - 2 * kGib;
+  });
+  expect_not_found(mapped, "host-memory-leak");
+  auto ended = healthy();
+  each_sample(ended, [&](auto& sample) { sample.training_rss_bytes = bytes += kGib / 8; });
+  model::HostSample gone;
+  gone.at_ns = RunBuilder::at_ns(1e9);
+  ended.run().host_samples.push_back(gone);
+  expect_found(ended, "host-memory-leak");
+}
+
 TEST(LeakRulesTest, StepsThatGetLongerAreADecay) {
   auto builder = healthy();
   for (std::uint64_t i = 0; i < 40; ++i) {

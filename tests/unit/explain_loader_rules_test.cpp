@@ -83,7 +83,7 @@ TEST(LoaderRulesTest, WorkersFitTheCpusThatAreThereAndWaitingTakesNone) {
   EXPECT_GT(expected(computing), 3);
   auto on_two = computing;
   set_cpus(on_two, 2);
-  EXPECT_EQ(expected(on_two), 1);
+  EXPECT_EQ(expected(on_two), 2) << "the training waits while batches are made";
   auto unknown = computing;
   unknown.run().machine.reset();
   EXPECT_EQ(expected(unknown), expected(computing));
@@ -106,6 +106,74 @@ TEST(LoaderRulesTest, WhereTheOnlyCpuMakesTheBatchesTheirWorkIsTooMuchForIt) {
   set_cpus(waiting, 1);
   set_load(waiting, 0.2, 0.2);
   expect_found(waiting, "loader-workers-zero");
+}
+
+/// A training on a CPU that makes its batches itself: 40 of 50 ms.
+RunBuilder loads_itself_on_cpu(int cpus, double wait_ms = 40) {
+  RunBuilder builder;
+  builder.without_gpu_records().samples_per_step(64);
+  Said said;
+  said.loader = R"("batch_size":64,"num_workers":0)";
+  say(builder, said);
+  builder.train(Script().data(12, wait_ms).begin(model::Phase::backward, 18).library(18, 10).end());
+  builder.run().machine = machine_without_gpu();
+  set_cpus(builder, cpus);
+  return builder;
+}
+
+TEST(LoaderRulesTest, OnTwoCpusWorkersGiveHalfAndTheWorkItselfIsNamedWhereTheyGiveLittle) {
+  auto builder = loads_itself_on_cpu(2);
+  add_workers(builder, 1, 40, 1);
+  const auto finding = expect_found(builder, "loader-workers-zero");
+  EXPECT_NEAR(*finding.gain_ms, 20, 3) << "60 ms of computing on two CPUs";
+  EXPECT_EQ(explain(builder.build()).find("loader-cpu-bound"), nullptr);
+  model::HostSample crowded;
+  for (int i = 0; i < 40; ++i) {
+    crowded.at_ns = RunBuilder::at_ns(i * 100.0);
+    crowded.cpus_busy = 2;
+    crowded.cpus_training = 1;
+    builder.run().host_samples.push_back(crowded);
+  }
+  EXPECT_EQ(explain(builder.build()).find("loader-workers-zero"), nullptr) << "others have the second CPU";
+  expect_found(builder, "loader-cpu-bound");
+}
+
+TEST(LoaderRulesTest, CollatingInTheTrainingIsNamedBesideTheMissingWorkers) {
+  auto builder = loads_itself_on_cpu(2);
+  add_workers(builder, 1, 40, 1, 0.9);
+  expect_found(builder, "loader-workers-zero");
+  EXPECT_NEAR(*expect_found(builder, "loader-collate-slow").charged_ms, 40, 2);
+}
+
+TEST(LoaderRulesTest, ChoosingTheSamplesIsToldApartFromMakingThem) {
+  auto builder = loads_itself_on_cpu(8);
+  add_workers(builder, 1, 4, 1);
+  EXPECT_NEAR(*expect_found(builder, "loader-sampler-slow").gain_ms, 36, 3);
+  EXPECT_EQ(explain(builder.build()).find("loader-workers-zero"), nullptr);
+  auto making = loads_itself_on_cpu(8);
+  add_workers(making, 1, 38, 1);
+  expect_not_found(making, "loader-sampler-slow");
+}
+
+/// Said when it had been begun so often.
+void begun(RunBuilder& builder, int count, int ended, double at_ms) {
+  builder.process().facts.push_back({"iterators", R"({"kind":"iterators","loader":1,"begun":)" + std::to_string(count) +
+                                                      R"(,"ended":)" + std::to_string(ended) + R"(,"at_ns":)" +
+                                                      std::to_string(RunBuilder::at_ns(at_ms)) + "}"});
+}
+
+TEST(LoaderRulesTest, ALoaderThatIsBegunForEachBatchIsNotOneOfShortEpochs) {
+  const auto with = [](int ended_before, int ended) {
+    auto builder = starved(R"("batch_size":64,"num_workers":2,"persistent_workers":false)");
+    add_workers(builder, 2, 4, 0.97);
+    begun(builder, 8, ended_before, 0);
+    begun(builder, 16, ended, 8 * 65);
+    return builder;
+  };
+  const auto finding = expect_found(with(0, 0), "loader-begun-each-step");
+  EXPECT_NEAR(*finding.charged_ms, 40, 4);
+  EXPECT_EQ(explain(with(0, 0).build()).find("loader-hand-over"), nullptr);
+  expect_not_found(with(7, 15), "loader-begun-each-step");
 }
 
 /// 40 ms of waiting in a step of about 65 ms.

@@ -117,6 +117,19 @@ TEST(PythonRulesTest, NestedLoopsThatFillTargetsAreOneFinding) {
   EXPECT_TRUE(std::ranges::any_of(finding.evidence, [](const auto& seen) { return seen.value == "heatmap"; }));
 }
 
+TEST(PythonRulesTest, LoopsOfAnEnvironmentAreWorkAndNoTargets) {
+  auto script = Script().data(12, 0.02).python(34, 30).python(35, 40).launches(8, 15, kConvolution, 2);
+  auto builder = training(finish(script, 2));
+  builder.run().source_facts = R"({"schema":1,"files":[{"path":"/home/ada/train.py","error":null,
+    "functions":[{"name":"step","qualified":"Env.step","line":30,"end_line":38}],
+    "loops":[{"line":32,"end_line":37,"function":"Env.step","depth":2,"ranges":1,"writes":["state"],"trains":false}]}]})";
+  const auto explanation = explain(builder.build());
+  EXPECT_EQ(explanation.find("targets-recomputed"), nullptr);
+  const auto finding = expect_found(explanation, "python-per-step");
+  EXPECT_EQ(finding.line, 35);
+  EXPECT_NEAR(*finding.gain_ms, 70, 7);
+}
+
 TEST(PythonRulesTest, ATargetLoopOnTheGpuIsFoundByItsLaunches) {
   auto script =
       Script()

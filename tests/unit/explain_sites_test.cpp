@@ -81,6 +81,31 @@ TEST(Sites, TheLineIsTheUsersInnermostFrame) {
   EXPECT_EQ(sites.moment(77).line, 0U) << "a stack that is not there";
 }
 
+TEST(Sites, CopyingLoggingAndKeepingAModelIsNoComputing) {
+  const std::string torch = "/venv/lib/python3.11/site-packages/torch/";
+  const model::Site user{"/home/ada/train.py", 8, "main"};
+  const model::Site copy{"/usr/lib/python3.11/copy.py", 153, "deepcopy"};
+  const model::Site module{torch + "nn/modules/module.py", 9, "state_dict"};
+  const model::Site call{torch + "nn/modules/module.py", 12, "_wrapped_call_impl"};
+  const model::Site clone{torch + "storage.py", 5, "clone"};
+  const model::Site writer{torch + "utils/tensorboard/writer.py", 5, "add_histogram"};
+  const model::Site layer{torch + "nn/functional.py", 7, "linear"};
+  model::TrainingProcess process;
+  process.stacks = {
+      {clone, copy, user}, {module, user}, {clone, writer, user}, {layer, call, user}, {layer, user, copy}};
+  ProcessFacts facts;
+  facts.process = process_with("/home/ada/train.py");
+  const Sites sites(process, facts);
+  for (const std::uint32_t kept : {0U, 1U, 2U}) {
+    EXPECT_EQ(sites.moment(kept).running, Owner::library) << kept;
+    EXPECT_FALSE(sites.moment(kept).in_module) << kept;
+    EXPECT_EQ(sites.site(sites.moment(kept).line), user) << kept;
+  }
+  EXPECT_EQ(sites.moment(3).running, Owner::torch);
+  EXPECT_TRUE(sites.moment(3).in_module);
+  EXPECT_EQ(sites.moment(4).running, Owner::torch) << "what lies behind the user's line is not what runs";
+}
+
 TEST(Calls, AreKnownByName) {
   const std::pair<const char*, CallCategory> rows[] = {
       {"cudaLaunchKernel", CallCategory::launch},

@@ -115,6 +115,21 @@ Matches off(const Case& examined) {
   return {match.saw("cudnn.enabled", "false", "settings in force")};
 }
 
+/// The same on a CPU, where no kernels are seen: convolutions and recurrent layers are most of such a step.
+Matches off_on_cpu(const Case& examined) {
+  const auto* model = examined.facts().largest_model();
+  if (examined.facts().on_gpu() || model == nullptr || examined.facts().flag("mkldnn.enabled") != false) return {};
+  const bool concerned = std::ranges::any_of(model->modules, [](const auto& layer) {
+    return layer.first.starts_with("Conv") || layer.first == "LSTM" || layer.first == "GRU" || layer.first == "RNN";
+  });
+  if (!concerned) return {};
+  const double computing = examined.charged(cause::kForward) + examined.charged(cause::kBackward);
+  Match match;
+  match.near({set_at(examined.source, {"mkldnn.enabled", "mkldnn.flags"})});
+  match.costs(computing, computing * (1 - keeps("onednn-off")), examined.step_ms());
+  return {match.saw("mkldnn.enabled", "false", "settings in force")};
+}
+
 /// Which kernels the switches concern: convolutions by cuDNN's, also scatters and index operations by PyTorch's.
 Matches deterministic(const Case& examined) {
   const bool all = examined.facts().flag("deterministic_algorithms") == true;
@@ -148,6 +163,7 @@ constexpr std::array kRules{
     Rule{"cudnn-benchmark-off", benchmark_off},
     Rule{"cudnn-benchmark-thrashes", benchmark_thrashes},
     Rule{"cudnn-off", off},
+    Rule{"onednn-off", off_on_cpu},
     Rule{"deterministic-left-on", deterministic},
 };
 

@@ -108,6 +108,7 @@ Matches too_few(const Case& examined, bool by_variable) {
   match.costs(computing, computing * (1 - keeps("threads-too-few")), examined.step_ms());
   match.fact("value", number_text(*threads)).fact("cpus", number_text(*cpus)).fact("expected", number_text(*cpus));
   match.fact("count", number_text(std::max(0.0, *cpus - load.busy)));
+  match.near({set_at(examined.source, {"set_num_threads"})});
   return {match.saw("torch.get_num_threads()", number_text(*threads), "settings in force")};
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 
 namespace fullwatt::explain {
@@ -41,12 +42,6 @@ std::optional<Course> course_of(std::vector<double> values) {
   return course;
 }
 
-/// From the end of the first tenth of the samples, where `first` was taken, to the last one.
-double ns_since_first_tenth(const auto& samples) {
-  const auto begin = samples.size() / 10;
-  return static_cast<double>(samples.back().at_ns - samples[begin].at_ns);
-}
-
 Matches device_memory(const Case& examined) {
   const auto& samples = examined.evidence.trainer->memory;
   std::vector<double> bytes;
@@ -54,7 +49,7 @@ Matches device_memory(const Case& examined) {
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
   const double grown = course->last - course->first;
-  const double ms = ns_since_first_tenth(samples) / 1e6;
+  const double ms = static_cast<double>(samples.back().at_ns - samples[samples.size() / 10].at_ns) / 1e6;
   if (grown < 64 * kMiB || grown < 0.05 * course->first || examined.step_ms() <= 0) return {};
   Match match;
   match.fact("value", number_text(grown / kMiB / (ms / examined.step_ms()) * 1000));
@@ -64,15 +59,20 @@ Matches device_memory(const Case& examined) {
 }
 
 Matches host_memory(const Case& examined) {
-  constexpr double kLeastSeconds = 60;
-  const auto& samples = examined.evidence.run.host_samples;
+  constexpr double kLongSeconds = 60;
+  constexpr double kFastest = kGiB / 60;  // a second, of what only fills up while a training begins
+  const auto samples = samples_while_stepping(examined.evidence);
   std::vector<double> bytes;
-  for (const auto& sample : samples) bytes.push_back(static_cast<double>(sample.training_rss_bytes));
+  for (const auto* sample : samples) {
+    const auto mapped = std::min(sample->training_shared_bytes, sample->training_rss_bytes);
+    bytes.push_back(static_cast<double>(sample->training_rss_bytes - mapped));
+  }
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
-  const double seconds = ns_since_first_tenth(samples) / 1e9;
+  const double seconds = static_cast<double>(samples.back()->at_ns - samples[samples.size() / 10]->at_ns) / 1e9;
   const double grown = course->last - course->first;
-  if (seconds < kLeastSeconds || grown < 256 * kMiB || grown < 0.1 * course->first) return {};
+  if (grown < 256 * kMiB || grown < 0.1 * course->first) return {};
+  if (seconds < kLongSeconds && grown < kFastest * seconds) return {};
   Match match;
   match.fact("value", number_text(grown / kMiB / seconds * 60));
   match.fact("count", fmt::format("{:.1f}", course->first / kGiB))

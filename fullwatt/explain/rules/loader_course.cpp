@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fullwatt/explain/machine_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 #include "fullwatt/explain/settings_in_force.hpp"
 
@@ -70,6 +71,45 @@ std::optional<Restarts> worker_restarts(const Case& examined) {
   return Restarts{spread_of(costs).median, steps};
 }
 
+/// What of a step goes into beginning the loader anew for each batch, where that is done: its workers start for one
+/// batch of theirs, and are ended again.
+struct Beginnings {
+  double of_step = 0;  ///< how many
+  double ms = 0;
+};
+
+std::optional<Beginnings> beginnings(const Case& examined) {
+  constexpr double kOften = 0.25;  // of a step
+  const auto* loader = examined.facts().training_loader();
+  if (loader == nullptr || examined.step_ms() <= 0) return std::nullopt;
+  std::vector<IteratorsFact> seen;
+  std::ranges::copy_if(examined.facts().iterators, std::back_inserter(seen),
+                       [&](const IteratorsFact& fact) { return fact.loader == loader->id; });
+  if (seen.size() < 2) return std::nullopt;
+  const auto& last = seen.back();
+  const auto& before = seen[seen.size() - 2];
+  const double steps = static_cast<double>(last.at_ns - before.at_ns) / 1e6 / examined.step_ms();
+  const double given_up = (last.begun - last.ended) - (before.begun - before.ended);
+  if (steps <= 0 || given_up < kOften * steps) return std::nullopt;
+  const auto& work = examined.loader;
+  const double made = work.batch_ms * work.batches_of_step;
+  const double ms = work.workers > 0 ? work.gain_with(work.workers) : work.known() ? work.wait_ms - made : 0;
+  return Beginnings{given_up / steps, std::clamp(ms, 0.0, work.wait_ms)};
+}
+
+Matches begun_each_step(const Case& examined) {
+  const auto found = beginnings(examined);
+  if (!found) return {};
+  const auto* loader = examined.facts().training_loader();
+  Match match;
+  match.near({main_line(examined, cause::kDataWait), loader->site});
+  match.costs(found->ms, found->ms, examined.step_ms());
+  match.fact("workers", std::to_string(loader->num_workers.value_or(0)));
+  return {match.saw("iterators made", number_text(found->of_step) + " a step", place_of(loader->site))
+              .saw("waiting for data",
+                   ms_text(examined.loader.wait_ms) + " ms of " + ms_text(examined.step_ms()) + " ms", "steps")};
+}
+
 Matches respawned(const Case& examined) {
   const auto restarts = worker_restarts(examined);
   if (!restarts) return {};
@@ -130,6 +170,7 @@ Matches one_file(const Case& examined) {
 
 constexpr std::array kRules{
     Rule{"loader-workers-respawned", respawned},
+    Rule{"loader-begun-each-step", begun_each_step},
     Rule{"data-set-cold", cold},
     Rule{"loader-one-file-per-batch", one_file},
 };
@@ -144,6 +185,7 @@ bool reads_whole_batches(const Case& examined) {
 }
 
 double restarts_ms(const Case& examined) {
+  if (const auto found = beginnings(examined)) return found->ms;
   const auto restarts = worker_restarts(examined);
   return restarts ? restarts->ms / restarts->steps : 0;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -56,19 +57,45 @@ std::string stored_fields(const Case& examined, const SourceLoop& loop) {
   return base::join(found, ", ");
 }
 
+/// Loops in which something else is computed than what a model shall learn: those of an environment that is played, and
+/// of what a program keeps for itself.
+bool makes_no_targets(const Case& examined, const LineGroup& group) {
+  const auto name = base::lower(group.loop->function.empty() ? group.site.function : group.loop->function);
+  const auto last = name.substr(name.rfind('.') + 1);
+  const bool plays = last == "step" || last == "reset" || last == "rollout" || last == "simulate" ||
+                     mentions(name, {"env", "simulat", "metric", "accuracy", "evaluate", "log"});
+  return plays && stored_fields(examined, *group.loop).empty();
+}
+
+Match looped(const Case& examined, const LineGroup& group) {
+  auto match = priced(examined, group);
+  match.saw("loops inside each other", std::to_string(group.loop->depth),
+            fmt::format("lines {}–{}", group.loop->line, group.loop->end_line));
+  return match;
+}
+
 Matches targets_recomputed(const Case& examined) {
   Matches matches;
   for (const auto& group : target_loops(examined)) {
     if (examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines) break;
-    auto match = priced(examined, group);
+    if (makes_no_targets(examined, group)) continue;
+    auto match = looped(examined, group);
     const auto function = group.loop->function.empty() ? group.site.function : group.loop->function;
     match.fact("function", function).fact("count", std::to_string(group.loop->depth));
     match.fact("name", base::join(group.loop->writes, ", "));
-    match.saw("loops inside each other", std::to_string(group.loop->depth),
-              fmt::format("lines {}–{}", group.loop->line, group.loop->end_line));
     const auto stored = stored_fields(examined, *group.loop);
     if (!stored.empty()) match.saw("the data set already gives", stored, "source");
     matches.push_back(std::move(match));
+  }
+  return matches;
+}
+
+/// Other loops that cost.
+Matches work_in_loops(const Case& examined) {
+  Matches matches;
+  for (const auto& group : target_loops(examined)) {
+    if (examined.share(group.ms) < least_line(examined) || matches.size() == kMostLines) break;
+    if (makes_no_targets(examined, group)) matches.push_back(looped(examined, group));
   }
   return matches;
 }
@@ -119,7 +146,10 @@ Matches python_lines(const Case& examined, Kind wanted) {
 }
 
 Matches python_per_step(const Case& examined) {
-  return python_lines(examined, Kind::work);
+  auto matches = work_in_loops(examined);
+  std::ranges::move(python_lines(examined, Kind::work), std::back_inserter(matches));
+  if (matches.size() > kMostLines) matches.resize(kMostLines);
+  return matches;
 }
 Matches logging_each_step(const Case& examined) {
   return python_lines(examined, Kind::log);

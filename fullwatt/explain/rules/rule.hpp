@@ -96,7 +96,7 @@ std::vector<Rule> all_rules();
 
 /// What `doctor` finds broken, when the training runs on the CPU of a machine with an NVIDIA GPU.
 std::vector<model::Finding> machine_findings(const Case& examined);
-/// What of a step goes into starting the loader's workers anew for each epoch.
+/// What of a step goes into starting the loader anew, for each epoch or even for each batch.
 double restarts_ms(const Case& examined);
 /// Whether the data set gives files of many samples, and the loader one of them for a batch.
 bool reads_whole_batches(const Case& examined);

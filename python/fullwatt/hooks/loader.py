@@ -11,6 +11,8 @@ from ..measure import leave_to_parent
 from ..recorder import DATA, NEXT_BATCH
 from ..weak import Known
 
+FIRST_BEGUN = 8  # iterations of a loader before they are counted aloud
+
 
 def install(agent, torch, inputs, evaluations):
     """Hooks the loader and its iterators."""
@@ -19,6 +21,7 @@ def install(agent, torch, inputs, evaluations):
     agent.patches.replace(module.DataLoader, "__init__", loaders.make_init)
     agent.patches.replace(module.DataLoader, "__iter__", loaders.make_iter)
     agent.patches.replace(module._BaseDataLoaderIter, "__init__", loaders.make_iterator_init)
+    agent.patches.replace(module._MultiProcessingDataLoaderIter, "__del__", loaders.make_end)
 
     def hook_batches(iterator):
         agent.patches.replace(iterator, "__next__", lambda original: make_next(agent, original, loaders))
@@ -68,6 +71,7 @@ class Loaders:
         self._made_so_far = 0
         self._told = {}  # site and fact by number
         self._epochs = {}
+        self._begun = {}
         self._cached = {}  # the ceiling test's batch of each loader
         agent.at_fork.append(lambda: leave_to_parent(self._cached))
 
@@ -108,10 +112,17 @@ class Loaders:
         return __init__
 
     def _made_iterator(self, iterator, loader):
-        iterator._fullwatt_loader = self._numbers.get(loader)
+        number = iterator._fullwatt_loader = self._numbers.get(loader)
         self._tell_if_changed(loader)
+        self._tell_begun(number)
         if self._agent.detail & LEARNING and not self._agent.detail & EVALUATING:
             self._inputs.saw_loader(loader)
+
+    def _tell_begun(self, number):
+        """How often it was iterated from the start, said now and then: more often than it came to its end shows who begins anew for each batch."""
+        begun = self._begun[number] = self._begun.get(number, 0) + 1
+        if begun >= FIRST_BEGUN and begun & (begun - 1) == 0:
+            self._agent.facts.add("iterators", loader=number, begun=begun, ended=self._epochs.get(number, 0))
 
     def make_iter(self, original):
         """An epoch begins: starting the workers is waiting for data, too."""
@@ -120,11 +131,26 @@ class Loaders:
         def __iter__(self):
             start = now()
             iterator = original(self)
-            if agent.thread == get_ident() and not agent.detail & (OPENING | EVALUATING | OFF):
-                agent.guard(loaders._waited, start, now())
+            loaders._waited_since(start)
             return iterator
 
         return __iter__
+
+    def make_end(self, original):
+        """An iterator is given up: so is ending its workers."""
+        loaders = self
+
+        def __del__(self):
+            start = now()
+            original(self)
+            loaders._waited_since(start)
+
+        return __del__
+
+    def _waited_since(self, start):
+        agent = self._agent
+        if agent.thread == get_ident() and not agent.detail & (OPENING | EVALUATING | OFF):
+            agent.guard(self._waited, start, now())
 
     def _waited(self, start, end):
         """Waited for the loader, but got no batch."""
