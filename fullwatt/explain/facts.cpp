@@ -204,6 +204,17 @@ void config_file(const Json& json, ProcessFacts& facts) {
   facts.config_files.push_back({.path = lenient::text(json, "path"), .site = lenient::site(json, "site")});
 }
 
+std::vector<UnalignedFact> unaligned(const Json& json) {
+  std::vector<UnalignedFact> found;
+  const auto& list = lenient::at(json, "unaligned");
+  if (!list.is_array()) return found;
+  for (const auto& entry : list) {
+    found.push_back(
+        {lenient::text(entry, "dtype"), lenient::number(entry, "flops").value_or(0), lenient::text(entry, "sizes")});
+  }
+  return found;
+}
+
 void flops(const Json& json, ProcessFacts& facts) {
   facts.flops = FlopsFact{.forward = lenient::number(json, "forward").value_or(0),
                           .backward = lenient::number(json, "backward").value_or(0),
@@ -211,6 +222,7 @@ void flops(const Json& json, ProcessFacts& facts) {
                           .by_dtype = lenient::counts(json, "by_dtype"),
                           .by_op = lenient::counts(json, "by_op"),
                           .bytes = lenient::counts(json, "bytes"),
+                          .unaligned = unaligned(json),
                           .reason = lenient::text(json, "reason")};
 }
 

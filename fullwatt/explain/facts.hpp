@@ -138,13 +138,21 @@ struct ConfigFileFact {
   model::Site site;
 };
 
+/// Matrix products in half precision whose rows begin where tensor cores cannot read at full width.
+struct UnalignedFact {
+  std::string dtype;
+  double flops = 0;
+  std::string sizes;  ///< of the largest
+};
+
 struct FlopsFact {
   double forward = 0;
   double backward = 0;
   double total = 0;
   Counts by_dtype;
   Counts by_op;
-  Counts bytes;        ///< by device type, read and written by the operations
+  Counts bytes;  ///< by device type, read and written by the operations
+  std::vector<UnalignedFact> unaligned;
   std::string reason;  ///< why it was not counted; empty when it was
 };
 

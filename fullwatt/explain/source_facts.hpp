@@ -45,7 +45,7 @@ struct SourceComparison {
   bool converted = false;  ///< str(…), .lower(): the type does not matter then
 };
 
-/// An outermost `for` loop.
+/// A `for` loop that stands in no other one but training loops.
 struct SourceLoop {
   int line = 0;
   int end_line = 0;

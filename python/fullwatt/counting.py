@@ -109,6 +109,18 @@ RULES = {
     "mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
 }
 
+PRODUCTS = ("mm", "bmm", "addmm", "addbmm", "baddbmm", "_addmm_activation")
+LOAD_BYTES = 16  # that tensor cores want to read at once
+HALF_BYTES = 2
+
+
+def is_unaligned(tensor):
+    """Whether rows of a half-precision matrix on a GPU begin where no load of full width may."""
+    if tensor.dim() < 2 or not tensor.is_cuda or tensor.element_size() != HALF_BYTES or 1 in tensor.shape[-2:]:
+        return False
+    return max(tensor.stride()[-2:]) * HALF_BYTES % LOAD_BYTES != 0
+
+
 BACKENDS = {
     "_scaled_dot_product_flash_attention": "flash",
     "_scaled_dot_product_flash_attention_for_cpu": "flash",
@@ -125,6 +137,7 @@ class Tally:
         self.forward = self.backward = 0
         self.by_dtype, self.by_op, self.attention, self.bytes = {}, {}, {}, {}
         self.attention_calls = 0
+        self.unaligned = {}
         self.errors = 0
 
     def add(self, func, args, kwargs, out):
@@ -139,6 +152,7 @@ class Tally:
             return
         try:
             flops, dtype = rule(args, kwargs, out), short(args[0].dtype)
+            self._look_at_rows(name, args, out, flops, dtype)
         except Exception:
             self.errors += 1
             return
@@ -151,6 +165,17 @@ class Tally:
         if name in BACKENDS:
             self.attention[BACKENDS[name]] = self.attention.get(BACKENDS[name], 0) + 1
 
+    def _look_at_rows(self, name, args, out, flops, dtype):
+        if name not in PRODUCTS:
+            return
+        left, right = args[:2] if name in ("mm", "bmm") else args[1:3]
+        if any(map(is_unaligned, (left, right, out))):
+            sizes = "%d x %d x %d" % (left.shape[-2], left.shape[-1], right.shape[-1])
+            found = self.unaligned.setdefault(dtype, {"flops": 0, "largest": 0, "sizes": ""})
+            found["flops"] += flops
+            if flops > found["largest"]:
+                found.update(largest=flops, sizes=sizes)
+
     def flops_fact(self, step):
         """The fact `flops`."""
         return {
@@ -160,6 +185,7 @@ class Tally:
             "by_dtype": self.by_dtype,
             "by_op": self.by_op,
             "bytes": self.bytes,
+            "unaligned": [{"dtype": dtype, "flops": found["flops"], "sizes": found["sizes"]} for dtype, found in self.unaligned.items()],
             "step": step,
         }
 

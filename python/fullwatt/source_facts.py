@@ -98,6 +98,8 @@ class Reader(ast.NodeVisitor):
         self.lines = source.splitlines()
         self.scope = []
         self.loops = 0
+        self.inner_loops = 0  # of the enclosing ones, those that do not train
+        self.in_training_for = False
         self.aliases = {}
         self.references = set()
         self.facts = {name: [] for name in (
@@ -131,10 +133,11 @@ class Reader(ast.NodeVisitor):
         for item in node.decorator_list + node.args.defaults + [value for value in node.args.kw_defaults if value]:
             self.visit(item)
         self.scope.append(node.name)
-        around, self.loops = self.loops, 0
+        around = self.loops, self.inner_loops, self.in_training_for
+        self.loops, self.inner_loops, self.in_training_for = 0, 0, False
         for item in node.body:
             self.visit(item)
-        self.loops = around
+        self.loops, self.inner_loops, self.in_training_for = around
         self.scope.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -142,27 +145,34 @@ class Reader(ast.NodeVisitor):
     # Loops
 
     def visit_For(self, node):
-        if self.loops == 0:
-            self.outermost_loop(node)
-        self.loops += 1
-        self.generic_visit(node)
-        self.loops -= 1
+        is_training = trains(node)
+        if self.inner_loops == 0 and not (is_training and self.in_training_for):
+            self.outermost_loop(node, is_training)
+        around, self.in_training_for = self.in_training_for, self.in_training_for or is_training
+        self.inside_loop(node, is_training)
+        self.in_training_for = around
 
     visit_AsyncFor = visit_For
 
     def visit_While(self, node):
         self.truth(node.test)
+        self.inside_loop(node, trains(node))
+
+    def inside_loop(self, node, is_training):
         self.loops += 1
+        self.inner_loops += not is_training
         self.generic_visit(node)
+        self.inner_loops -= not is_training
         self.loops -= 1
 
-    def outermost_loop(self, node):
+    def outermost_loop(self, node, is_training):
+        """A loop that stands in no other one, or in nothing but training loops."""
         depth = loop_depth(node)
         inner = [item for item in ast.walk(node) if isinstance(item, ast.For)]
         self.add("loops", node, end_line=getattr(node, "end_lineno", node.lineno), depth=depth,
                  over=[self.text(item.iter) for item in inner][:8],
                  ranges=sum(1 for item in inner if dotted(getattr(item.iter, "func", None)) in ("range", "enumerate")),
-                 writes=sorted(written_names(node)), trains=trains(node))
+                 writes=sorted(written_names(node)), trains=is_training)
 
     # Statements
 

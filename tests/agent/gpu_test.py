@@ -70,6 +70,7 @@ class GpuTest(Case):
         self.assertEqual(flops["by_op"]["addmm"], layers)
         self.assertEqual(flops["by_op"]["mm"], 2 * layers - 2 * 32 * 64 * 128)
         self.assertGreater(flops["backward"], flops["forward"])
+        self.assertEqual(flops["unaligned"], [])
         self.assertEqual(sum(watched.fact("attention")["backend"].values()), 1)
         check = watched.fact("device_check")
         self.assertTrue(check["consistent"])

@@ -147,6 +147,20 @@ class SourceFacts(unittest.TestCase):
         training = self.only(found, function="main")
         self.assertEqual((training["depth"], training["trains"]), (2, True))
 
+    def test_loops_inside_the_training_loop_are_told_by_themselves(self):
+        found = self.facts("""\
+            while step < last:
+                for batch in loader:
+                    loss(batch).backward()
+                    for p in model.parameters():
+                        for value in p:
+                            norms[value] = 1
+            while waiting:
+                for item in queue:
+                    pass
+            """)["loops"]
+        self.assertEqual([(loop["line"], loop["depth"], loop["trains"]) for loop in found], [(2, 3, True), (4, 2, False)])
+
     def test_syncs_are_listed_by_line_with_whether_they_repeat(self):
         found = self.facts("""\
             print('start')

@@ -51,6 +51,37 @@ TEST(LaunchRulesTest, LaunchBlockingExplainsTheLaunches) {
   EXPECT_EQ(explanation.find("launch-bound"), nullptr);
 }
 
+TEST(LaunchRulesTest, ALoopOverParametersIsNamedByItsLine) {
+  auto script = Script().data(12, 0.02).launches(8, 15, kConvolution, 2);
+  finish(script, 2).launches(150, 22, kElementwise, 0.003, 0.04);
+  auto builder = training(script);
+  builder.run().source_facts = R"({"schema":1,"files":[{"path":"/home/ada/train.py","error":null,"functions":[],
+    "loops":[{"line":10,"end_line":30,"function":"","depth":2,"ranges":0,"writes":[],"trains":true},
+             {"line":21,"end_line":22,"function":"","depth":1,"ranges":0,"writes":[],"trains":false}]}]})";
+  expect_not_found(builder, "ops-per-parameter");
+  std::string source(20, '\n');
+  builder.run().sources["/home/ada/train.py"] = source + "for p in model.parameters():\n    norms.append(p.norm())\n";
+  const auto finding = expect_found(builder, "ops-per-parameter");
+  EXPECT_EQ(finding.line, 22);
+  EXPECT_GT(*finding.charged_ms, 4);
+  EXPECT_GT(*finding.gain_ms, 0.5 * *finding.charged_ms);
+  EXPECT_EQ(finding.facts.at("count"), "150");
+}
+
+TEST(PrecisionRulesTest, UnalignedSizesAreFoundWhereKernelsDoNotTellThem) {
+  auto builder = of_kernel("nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT");
+  builder.fact(
+      "flops",
+      R"({"total":100,"by_op":{"mm":60,"addmm":40},"unaligned":[{"dtype":"bfloat16","flops":50,"sizes":"4096 x 768 x 50257"}]})");
+  const auto finding = expect_found(builder, "dims-not-aligned");
+  EXPECT_EQ(finding.facts.at("name"), "4096 x 768 x 50257");
+  EXPECT_GT(*finding.gain_ms, 0);
+  EXPECT_LT(*finding.gain_ms, *finding.charged_ms);
+  auto whole = of_kernel("nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT");
+  whole.fact("flops", R"({"total":100,"by_op":{"mm":60,"addmm":40},"unaligned":[]})");
+  expect_not_found(whole, "dims-not-aligned");
+}
+
 TEST(PrecisionRulesTest, Fp32ProductsWithoutTf32AreANote) {
   auto said = with_setting(R"("matmul.allow_tf32":false,"matmul.precision":"highest")");
   const auto finding = expect_found(of_kernel(kSgemm, said), "tf32-off");

@@ -5,10 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/calls.hpp"
 #include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/kernel_facts.hpp"
 #include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
+#include "fullwatt/explain/settings_in_force.hpp"
 
 namespace fullwatt::explain {
 namespace {
@@ -104,8 +107,35 @@ Matches batch_small(const Case& examined) {
   return {match.saw("GPU memory used", percent(used) + " %", "allocator")};
 }
 
+double launches_from(const Case& examined, const LineGroup& group) {
+  double count = 0;
+  for (const auto& call : examined.evidence.attribution.calls) {
+    const bool here = std::ranges::find(group.lines, call.line) != group.lines.end();
+    if (here && call.category == to_string(CallCategory::launch)) count += call.count;
+  }
+  return count;
+}
+
+Matches per_parameter(const Case& examined) {
+  constexpr double kMany = 16;
+  constexpr double kLeast = 0.03;  // of the step
+  Matches matches;
+  for (const auto& group : parameter_loops(examined)) {
+    const double launches = launches_from(examined, group);
+    if (launches < kMany || examined.share(group.ms) < kLeast) continue;
+    Match match;
+    match.at(group.site).costs(group.ms, examined.gain(group.change), examined.step_ms());
+    match.fact("count", number_text(launches));
+    match.saw("launches", number_text(launches) + " a step", match.facts["place"]);
+    matches.push_back(
+        match.saw("line", base::printable(source_line(examined.evidence.run, group.site), 160), place_of(group.site)));
+  }
+  return matches;
+}
+
 constexpr std::array kRules{
     Rule{"launch-bound", launch_bound},
+    Rule{"ops-per-parameter", per_parameter},
     Rule{"small-work-no-gain", small_work},
     Rule{"batch-small", batch_small},
 };

@@ -94,6 +94,19 @@ bool fills(const SourceLoop& loop) {
   return !loop.writes.empty() && (loop.depth >= 2 || loop.ranges > 0);
 }
 
+bool is_comprehension(const model::Site& site) {
+  return site.function == "<genexpr>" || site.function == "<listcomp>" || site.function == "<dictcomp>";
+}
+
+/// Whether one of the lines speaks of a model's parameters.
+bool goes_over_parameters(const Case& examined, const model::Site& site, int first, int last) {
+  for (int line = first; line <= last; ++line) {
+    const auto text = source_line(examined.evidence.run, {site.file, line, site.function});
+    if (mentions(text, {"parameters()", "state_dict()", "buffers()", ".grad"})) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<LineGroup> lines_of_cause(const Case& examined, std::string_view cause) {
@@ -162,6 +175,23 @@ std::vector<LineGroup> target_loops(const Case& examined) {
     if (group.waiting_ms <= group.ms / 2) by_site.emplace(group.site, std::move(group));
   }
   return sorted(std::move(by_site));
+}
+
+std::vector<LineGroup> parameter_loops(const Case& examined) {
+  std::map<model::Site, LineGroup> groups;
+  std::map<model::Site, double> by_line;
+  for (const auto& charge : examined.evidence.attribution.charges) {
+    if (!of_host(charge) || charge.phase != HostPhase::rest) continue;
+    const auto* loop = is_comprehension(charge.line) ? nullptr : loop_around(examined, charge.line);
+    if (loop == nullptr && !is_comprehension(charge.line)) continue;
+    const int first = loop == nullptr ? charge.line.line : loop->line;
+    const int last = loop == nullptr ? charge.line.line : loop->end_line;
+    if (!goes_over_parameters(examined, charge.line, first, last)) continue;
+    auto& group = groups[{charge.line.file, first, {}}];
+    group.loop = loop;
+    add(group, charge, by_line);
+  }
+  return sorted(std::move(groups));
 }
 
 bool stands_in(const std::vector<LineGroup>& loops, const model::Site& site) {

@@ -39,6 +39,10 @@ model::Site set_or_spent(const Case& examined, std::initializer_list<std::string
 /// that mostly waits for the GPU, as one over `.item()` does, is none.
 std::vector<LineGroup> target_loops(const Case& examined);
 
+/// Loops over a model's parameters, outside its layers, that launch something for each of them: norms, averages, decay
+/// by hand. The costliest first.
+std::vector<LineGroup> parameter_loops(const Case& examined);
+
 /// Whether the line is one of theirs.
 bool stands_in(const std::vector<LineGroup>& loops, const model::Site& site);
 

@@ -177,6 +177,31 @@ Matches float64(const Case& examined) {
   return {match};
 }
 
+/// The half-precision products, by their sizes. What they share of the operations they have of the time, at least: it
+/// is the slower ones that are meant.
+Matches sizes_not_aligned(const Case& examined) {
+  const auto& flops = examined.facts().flops;
+  if (!flops || flops->unaligned.empty()) return {};
+  const auto& largest = *std::ranges::max_element(flops->unaligned, {}, &UnalignedFact::flops);
+  double products = 0;
+  for (const auto* operation : {"mm", "bmm", "addmm", "addbmm", "baddbmm", "_addmm_activation"}) {
+    const auto at = flops->by_op.find(operation);
+    products += at == flops->by_op.end() ? 0 : at->second;
+  }
+  const KernelTest half = [](const KernelUse& kernel) {
+    return kernel.kind.kind == "matmul" && (kernel.kind.precision == "fp16" || kernel.kind.precision == "bf16");
+  };
+  const auto kernels = kernels_where(examined, half);
+  if (products <= 0 || kernels.ms <= 0) return {};
+  const double share = std::min(1.0, largest.flops / products);
+  Match match;
+  match.near({main_line(examined, kMatmul), call_of_model(examined)});
+  const auto change = scaled_where(examined, half, 1 - share * (1 - keeps("dims-not-aligned")));
+  match.costs(kernels.ms * share, examined.gain(change), examined.step_ms());
+  match.fact("name", largest.sizes).fact("dtype", largest.dtype == "float16" ? "fp16" : "bf16");
+  return {match.saw("rows that do not begin at 16 bytes", percent(share) + " % of the products", largest.sizes)};
+}
+
 /// CUTLASS writes into the name how many elements a load may take at once; eight of 16 bits are the full width.
 Matches dims_not_aligned(const Case& examined) {
   const KernelTest unaligned = [](const KernelUse& kernel) {
@@ -187,7 +212,7 @@ Matches dims_not_aligned(const Case& examined) {
            !base::contains(name, "align16");
   };
   const auto kernels = kernels_where(examined, unaligned);
-  if (kernels.ms <= 0) return {};
+  if (kernels.ms <= 0) return sizes_not_aligned(examined);
   Match match;
   match.near({main_line(examined, kMatmul)});
   match.costs(kernels.ms, examined.gain(scaled_where(examined, unaligned, keeps("dims-not-aligned"))),

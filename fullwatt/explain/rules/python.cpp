@@ -57,9 +57,25 @@ std::string stored_fields(const Case& examined, const SourceLoop& loop) {
   return base::join(found, ", ");
 }
 
-/// Loops in which something else is computed than what a model shall learn: those of an environment that is played, and
-/// of what a program keeps for itself.
+/// Whether a loop stands in the training loop itself.
+bool stands_in_training(const Case& examined, const LineGroup& group) {
+  const auto* file = examined.source.file(group.site.file);
+  return file != nullptr && std::ranges::any_of(file->loops, [&](const SourceLoop& loop) {
+           return loop.trains && loop.line < group.loop->line && group.loop->end_line <= loop.end_line;
+         });
+}
+
+bool sounds_like_targets(const SourceLoop& loop) {
+  return std::ranges::any_of(loop.writes, [](const std::string& written) {
+    return mentions(base::lower(written), {"target", "label", "heat", "mask", "truth", "gt", "offset", "hot", "map"});
+  });
+}
+
+/// Loops in which something else is computed than what a model shall learn: those of an environment that is played, of
+/// what a program keeps for itself, and what is done to a batch in the training loop.
 bool makes_no_targets(const Case& examined, const LineGroup& group) {
+  if (stands_in_training(examined, group) && !sounds_like_targets(*group.loop))
+    return stored_fields(examined, *group.loop).empty();
   const auto name = base::lower(group.loop->function.empty() ? group.site.function : group.loop->function);
   const auto last = name.substr(name.rfind('.') + 1);
   const bool plays = last == "step" || last == "reset" || last == "rollout" || last == "simulate" ||
@@ -81,7 +97,8 @@ Matches targets_recomputed(const Case& examined) {
     if (makes_no_targets(examined, group)) continue;
     auto match = looped(examined, group);
     const auto function = group.loop->function.empty() ? group.site.function : group.loop->function;
-    match.fact("function", function).fact("count", std::to_string(group.loop->depth));
+    match.fact("function", function == "<module>" ? std::string(base::file_name(group.site.file)) : function)
+        .fact("count", std::to_string(group.loop->depth));
     match.fact("name", base::join(group.loop->writes, ", "));
     const auto stored = stored_fields(examined, *group.loop);
     if (!stored.empty()) match.saw("the data set already gives", stored, "source");
@@ -133,9 +150,10 @@ enum class Kind { work, log, data };
 Matches python_lines(const Case& examined, Kind wanted) {
   Matches matches;
   const auto targets = target_loops(examined);
+  const auto over_parameters = examined.on_gpu() ? parameter_loops(examined) : std::vector<LineGroup>{};
   for (const auto& group : work_of_cause(examined, cause::kPython, least_line(examined) * examined.step_ms())) {
     if (matches.size() == kMostLines) break;
-    if (stands_in(targets, group.site)) continue;  // named as a loop of its own
+    if (stands_in(targets, group.site) || stands_in(over_parameters, group.site)) continue;  // named as loops
     const auto kind = logs(examined, group.site)         ? Kind::log
                       : makes_data(examined, group.site) ? Kind::data
                                                          : Kind::work;
