@@ -21,6 +21,9 @@ std::optional<double> allowed_cpus(const model::Run& run) {
   return quota ? std::min(*allowed, *quota) : *allowed;
 }
 
+namespace {
+
+/// A sample tells about the time since the one before it.
 std::vector<const model::HostSample*> samples_while_stepping(const Evidence& evidence) {
   std::vector<const model::HostSample*> all;
   std::vector<const model::HostSample*> stepping_ones;
@@ -32,6 +35,8 @@ std::vector<const model::HostSample*> samples_while_stepping(const Evidence& evi
   }
   return stepping_ones.empty() ? all : stepping_ones;
 }
+
+}  // namespace
 
 HostLoad host_load(const Evidence& evidence) {
   HostLoad load;

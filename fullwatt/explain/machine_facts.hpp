@@ -17,10 +17,6 @@ std::optional<double> allowed_cpus(const model::Run& run);
 /// CPUs of the machine that are switched on.
 std::optional<double> online_cpus(const model::Run& run);
 
-/// The host's samples that tell about the time in which the training made steps, each about that since the one before
-/// it; where there are none, all.
-std::vector<const model::HostSample*> samples_while_stepping(const Evidence& evidence);
-
 /// Means of the host's samples while the training made steps; where there are none, of all.
 struct HostLoad {
   double busy = 0;      ///< CPUs, of the whole machine

@@ -227,6 +227,17 @@ TEST(LeakRulesTest, StepsThatGetLongerAreADecay) {
   EXPECT_GT(std::stod(expect_found(builder, "step-time-decay").facts.at("value")), 20);
 }
 
+TEST(LeakRulesTest, AHostThatHurriesAheadAtTheBeginningIsNoDecay) {
+  auto builder = healthy();
+  for (std::uint64_t i = 0; i < 160; ++i) {
+    model::TrendBucket bucket;
+    bucket.plain_steps = 1;
+    bucket.plain_sum_ns = (i < 80 ? 1'300'000 : 43'800'000) + i % 7 * 10'000;
+    builder.process().trend.push_back(bucket);
+  }
+  expect_not_found(builder, "step-time-decay");
+}
+
 TEST(LeakRulesTest, NoiseAboutTheSameLengthIsNoDecay) {
   auto builder = healthy();
   for (std::uint64_t i = 0; i < 40; ++i) {

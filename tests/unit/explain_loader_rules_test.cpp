@@ -112,9 +112,10 @@ TEST(LoaderRulesTest, WhereTheOnlyCpuMakesTheBatchesTheirWorkIsTooMuchForIt) {
 RunBuilder loads_itself_on_cpu(int cpus, double wait_ms = 40) {
   RunBuilder builder;
   builder.without_gpu_records().samples_per_step(64);
-  Said said;
-  said.loader = R"("batch_size":64,"num_workers":0)";
-  say(builder, said);
+  builder.fact("model", R"({"id":1,"class":"Net","parameters":1000,"devices":{"cpu":1000}})");
+  builder.fact(
+      "loader",
+      R"({"id":1,"site":{"file":"/home/ada/train.py","line":9,"function":"main"},"batch_size":64,"num_workers":0})");
   builder.train(Script().data(12, wait_ms).begin(model::Phase::backward, 18).library(18, 10).end());
   builder.run().machine = machine_without_gpu();
   set_cpus(builder, cpus);
@@ -155,6 +156,14 @@ TEST(LoaderRulesTest, ChoosingTheSamplesIsToldApartFromMakingThem) {
   expect_not_found(making, "loader-sampler-slow");
 }
 
+/// 40 ms of waiting in a step of about 65 ms.
+RunBuilder starved(const std::string& loader = R"("batch_size":64,"num_workers":2,"prefetch_factor":2)") {
+  auto script = Script().data(12, 40).launches(8, 15, kConvolution, 2);
+  Said said;
+  said.loader = loader;
+  return training(finish(script, 1), said);
+}
+
 /// Said when it had been begun so often.
 void begun(RunBuilder& builder, int count, int ended, double at_ms) {
   builder.process().facts.push_back({"iterators", R"({"kind":"iterators","loader":1,"begun":)" + std::to_string(count) +
@@ -174,14 +183,6 @@ TEST(LoaderRulesTest, ALoaderThatIsBegunForEachBatchIsNotOneOfShortEpochs) {
   EXPECT_NEAR(*finding.charged_ms, 40, 4);
   EXPECT_EQ(explain(with(0, 0).build()).find("loader-hand-over"), nullptr);
   expect_not_found(with(7, 15), "loader-begun-each-step");
-}
-
-/// 40 ms of waiting in a step of about 65 ms.
-RunBuilder starved(const std::string& loader = R"("batch_size":64,"num_workers":2,"prefetch_factor":2)") {
-  auto script = Script().data(12, 40).launches(8, 15, kConvolution, 2);
-  Said said;
-  said.loader = loader;
-  return training(finish(script, 1), said);
 }
 
 TEST(LoaderRulesTest, BusyWorkersOnAnIdleMachineAreTooFew) {

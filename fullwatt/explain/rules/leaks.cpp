@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "fullwatt/explain/machine_facts.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 
 namespace fullwatt::explain {
@@ -58,15 +57,30 @@ Matches device_memory(const Case& examined) {
                     "allocator")};
 }
 
+/// What the training's processes hold that is neither a mapped file nor shared between them.
+double own_bytes(const model::HostSample& sample) {
+  return static_cast<double>(sample.training_rss_bytes) -
+         static_cast<double>(std::min(sample.training_shared_bytes, sample.training_rss_bytes));
+}
+
+/// From its first step until its processes end, whose memory is gone in the last sample.
+std::vector<const model::HostSample*> samples_of_training(const Case& examined) {
+  const auto& steps = examined.evidence.steps.all;
+  std::vector<const model::HostSample*> samples;
+  for (const auto& sample : examined.evidence.run.host_samples) {
+    if (!steps.empty() && sample.at_ns >= steps.front().start_ns) samples.push_back(&sample);
+  }
+  while (samples.size() > 1 && own_bytes(*samples.back()) < own_bytes(*samples[samples.size() - 2]) / 2)
+    samples.pop_back();
+  return samples;
+}
+
 Matches host_memory(const Case& examined) {
   constexpr double kLongSeconds = 60;
   constexpr double kFastest = kGiB / 60;  // a second, of what only fills up while a training begins
-  const auto samples = samples_while_stepping(examined.evidence);
+  const auto samples = samples_of_training(examined);
   std::vector<double> bytes;
-  for (const auto* sample : samples) {
-    const auto mapped = std::min(sample->training_shared_bytes, sample->training_rss_bytes);
-    bytes.push_back(static_cast<double>(sample->training_rss_bytes - mapped));
-  }
+  for (const auto* sample : samples) bytes.push_back(own_bytes(*sample));
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
   const double seconds = static_cast<double>(samples.back()->at_ns - samples[samples.size() / 10]->at_ns) / 1e9;
@@ -82,37 +96,62 @@ Matches host_memory(const Case& examined) {
                     "/proc")};
 }
 
-/// Mean plain step of each part of the run.
-std::vector<double> step_course(const Case& examined) {
-  std::vector<double> lengths;
+/// The mean plain step of a part of the run, and how long that part was.
+struct StepLength {
+  double ms = 0;
+  double lasted = 0;
+};
+using StepLengths = std::vector<StepLength>;
+
+StepLengths step_course(const Case& examined) {
+  StepLengths lengths;
   for (const auto& bucket : examined.evidence.trainer->trend) {
-    if (bucket.plain_steps > 0)
-      lengths.push_back(static_cast<double>(bucket.plain_sum_ns) / static_cast<double>(bucket.plain_steps) / 1e6);
+    if (bucket.plain_steps == 0) continue;
+    const auto sum = static_cast<double>(bucket.plain_sum_ns) / 1e6;
+    lengths.push_back({sum / static_cast<double>(bucket.plain_steps), sum});
   }
   return lengths;
 }
 
-/// The step's length in the quarters of a run: medians, because a host that hurries ahead of the GPU makes single steps
-/// short and long.
+/// The step that this share of the time was spent in shorter ones than.
+double share_shorter(StepLengths lengths, double share) {
+  std::ranges::sort(lengths, {}, &StepLength::ms);
+  double left = 0;
+  for (const auto& length : lengths) left += share * length.lasted;
+  for (const auto& length : lengths) {
+    left -= length.lasted;
+    if (left <= 0) return length.ms;
+  }
+  return lengths.back().ms;
+}
+
+/// The step's length in the quarters of a run's time: medians, because a host that hurries ahead of the GPU makes
+/// single steps short and long, and by time, because a hundred of them may be over before the GPU has done the first.
 struct StepCourse {
   std::array<double, 4> medians{};
   bool apart = false;  ///< nearly all steps of the last quarter are longer than nearly all of the first
 };
 
-std::optional<StepCourse> measured_course(std::vector<double> lengths) {
+std::optional<StepCourse> measured_course(const StepLengths& lengths) {
   constexpr std::size_t kLeast = 12;
-  lengths.erase(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10));
-  if (lengths.size() < kLeast) return std::nullopt;
-  StepCourse course;
-  std::array<std::vector<double>, 4> quarters;
-  for (std::size_t i = 0; i < lengths.size(); ++i) quarters[i * 4 / lengths.size()].push_back(lengths[i]);
-  for (std::size_t i = 0; i < 4; ++i) {
-    std::ranges::sort(quarters[i]);
-    course.medians[i] = quarters[i][quarters[i].size() / 2];
+  constexpr double kBeginning = 0.1;  // of the time, left out
+  double all = 0;
+  for (const auto& length : lengths) all += length.lasted;
+  std::array<StepLengths, 4> quarters;
+  std::size_t count = 0;
+  double passed = 0;
+  for (const auto& length : lengths) {
+    const double middle = (passed + length.lasted / 2) / all;
+    passed += length.lasted;
+    if (middle < kBeginning) continue;
+    ++count;
+    quarters[std::min<std::size_t>(3, static_cast<std::size_t>((middle - kBeginning) / (1 - kBeginning) * 4))]
+        .push_back(length);
   }
-  const auto& first = quarters.front();
-  const auto& last = quarters.back();
-  course.apart = last[last.size() / 5] > first[first.size() * 4 / 5];
+  if (count < kLeast || std::ranges::any_of(quarters, &StepLengths::empty)) return std::nullopt;
+  StepCourse course;
+  std::ranges::transform(quarters, course.medians.begin(), [](const auto& part) { return share_shorter(part, 0.5); });
+  course.apart = share_shorter(quarters.back(), 0.2) > share_shorter(quarters.front(), 0.8);
   return course;
 }
 

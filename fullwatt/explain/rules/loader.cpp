@@ -145,6 +145,7 @@ bool is_too_much_work(const LoaderCase& seen) {
 
 Reason reason_without_workers(const LoaderCase& seen) {
   if (workers_pay(seen)) return Reason::main_process;
+  if (!is_too_much_work(seen)) return Reason::none;
   return collates(seen) ? Reason::collate : Reason::cpu;
 }
 
@@ -174,7 +175,7 @@ void see_data_line(const Case& examined, Match& match) {
             place_of(lines.front().site));
 }
 
-/// The work itself is what is behind missing workers.
+/// The work itself is the reason, alone or behind missing workers.
 bool has_too_much_work(const LoaderCase& seen) {
   if (seen.work.workers > 0) return false;
   const auto why = reason(seen);
