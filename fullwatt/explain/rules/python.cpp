@@ -79,7 +79,7 @@ bool makes_no_targets(const Case& examined, const LineGroup& group) {
   const auto name = base::lower(group.loop->function.empty() ? group.site.function : group.loop->function);
   const auto last = name.substr(name.rfind('.') + 1);
   const bool plays = last == "step" || last == "reset" || last == "rollout" || last == "simulate" ||
-                     mentions(name, {"env", "simulat", "metric", "accuracy", "evaluate", "log"});
+                     mentions(name, {"env.", "simulat", "metric", "accuracy"});
   return plays && stored_fields(examined, *group.loop).empty();
 }
 
