@@ -139,6 +139,21 @@ TEST(LoaderRulesTest, OnTwoCpusWorkersGiveHalfAndTheWorkItselfIsNamedWhereTheyGi
   expect_found(builder, "loader-cpu-bound");
 }
 
+TEST(LoaderRulesTest, WorkersThatAFullCpuKeepsWaitingALittleAreNoFinding) {
+  RunBuilder builder;
+  builder.without_gpu_records().samples_per_step(64);
+  builder.fact("model", R"({"id":1,"class":"Net","parameters":1000,"devices":{"cpu":1000}})");
+  builder.fact(
+      "loader",
+      R"({"id":1,"site":{"file":"/home/ada/train.py","line":9,"function":"main"},"batch_size":64,"num_workers":1})");
+  builder.train(Script().data(12, 2.7).begin(model::Phase::backward, 18).library(18, 47).end());
+  builder.run().machine = machine_without_gpu();
+  set_cpus(builder, 2);
+  add_workers(builder, 1, 10, 1, 0.7);
+  for (const auto* id : {"loader-collate-slow", "loader-hand-over", "loader-cpu-bound", "loader-workers-too-few"})
+    expect_not_found(builder, id);
+}
+
 TEST(LoaderRulesTest, CollatingInTheTrainingIsNamedBesideTheMissingWorkers) {
   auto builder = loads_itself_on_cpu(2);
   add_workers(builder, 1, 40, 1, 0.9);

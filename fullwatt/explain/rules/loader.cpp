@@ -44,6 +44,7 @@ struct LoaderCase {
   double sampler_ms = 0;  ///< of a step, choosing samples, which no worker does
   double rest_cpus = 1;   ///< that the rest of the step uses
   const LoaderFact* loader = nullptr;
+  bool crowded_out = false;    ///< workers with little to do that are waited for a little, as on every full CPU
   bool whole_batches = false;  ///< each item of the data set is one: putting "them" together only copies it
 };
 
@@ -62,6 +63,15 @@ double choosing_ms(const Case& examined, const LoaderWork& work) {
   return ms;
 }
 
+bool have_idle_workers(const LoaderWork& work) {
+  return work.known() && work.busy() < 0.5;
+}
+
+/// Without a GPU the training keeps its workers from the CPUs now and then, which nothing mends.
+double least_hand_over(const Case& examined) {
+  return examined.on_gpu() ? 0.05 : 0.1;
+}
+
 LoaderCase look(const Case& examined) {
   LoaderCase seen;
   seen.work = examined.loader;
@@ -76,6 +86,8 @@ LoaderCase look(const Case& examined) {
   seen.free = seen.load.known ? std::max(0.0, seen.cpus - used) : seen.cpus - seen.work.workers - 1;
   seen.ours = std::max(kLeastCpus, seen.cpus - (seen.load.known ? used - seen.load.training : 0));
   seen.sampler_ms = choosing_ms(examined, seen.work);
+  seen.crowded_out = !examined.on_gpu() && seen.work.workers > 0 && have_idle_workers(seen.work) &&
+                     seen.work.wait_ms < least_hand_over(examined) * seen.work.step_ms;
   seen.rest_cpus = examined.on_gpu() ? 1 : std::max(1.0, seen.cpus);
   return seen;
 }
@@ -89,9 +101,8 @@ bool disk_bound(const LoaderCase& seen) {
 /// Workers that have little to do, and still every batch is waited for: it is ready, and taking it over is what takes
 /// long.
 bool waits_for_hand_over(const LoaderWork& work) {
-  constexpr double kIdleWorkers = 0.5;
-  return work.known() && work.busy() < kIdleWorkers && work.slow_worker < 2 &&
-         work.usual_wait_ms > 0.5 * work.wait_ms && work.usual_wait_ms < work.step_ms - work.supply_ms(work.workers);
+  return have_idle_workers(work) && work.slow_worker < 2 && work.usual_wait_ms > 0.5 * work.wait_ms &&
+         work.usual_wait_ms < work.step_ms - work.supply_ms(work.workers);
 }
 
 /// Waiting for samples takes no CPU, so that workers can do it anywhere.
@@ -157,6 +168,7 @@ Reason reason(const LoaderCase& seen) {
   if (work.workers == 0) return reason_without_workers(seen);
   if (seen.load.throttled >= 0.05) return Reason::quota;
   if (seen.cpus > 0 && work.workers > seen.cpus && cpus_are_full(seen)) return Reason::too_many;
+  if (seen.crowded_out) return Reason::none;
   if (disk_bound(seen)) return Reason::disk;
   if (waits_for_hand_over(work)) return Reason::hand_over;
   if (collates(seen)) return Reason::collate;
@@ -256,9 +268,8 @@ Matches disk(const Case& examined) {
 /// Pinning takes a batch over in a thread of its own. Without a GPU there is no such thread; handing memory over by
 /// name instead of by descriptor then saves about half (2.1 ms became 1.1 ms for two tensors, on a CPU).
 Matches hand_over(const Case& examined) {
-  const double least = examined.on_gpu() ? 0.05 : 0.1;  // on a CPU the training keeps the workers from it
   const auto seen = look(examined);
-  if (reason(seen) != Reason::hand_over || seen.work.wait_ms < least * seen.work.step_ms) return {};
+  if (reason(seen) != Reason::hand_over || seen.work.wait_ms < least_hand_over(examined) * seen.work.step_ms) return {};
   auto match = start(examined, seen, examined.on_gpu() ? seen.work.gain_ms : 0.5 * seen.work.gain_ms);
   return {match.fact("share", percent(seen.work.busy()))
               .saw("waiting for the usual batch", ms_text(seen.work.usual_wait_ms) + " ms", "steps")};
