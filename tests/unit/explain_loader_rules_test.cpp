@@ -108,22 +108,23 @@ TEST(LoaderRulesTest, WhereTheOnlyCpuMakesTheBatchesTheirWorkIsTooMuchForIt) {
   expect_found(waiting, "loader-workers-zero");
 }
 
-/// A training on a CPU that makes its batches itself: 40 of 50 ms.
-RunBuilder loads_itself_on_cpu(int cpus, double wait_ms = 40) {
+/// A training on a CPU: a wait for the loader, and computing.
+RunBuilder trains_on_cpu(int cpus, int workers, double wait_ms = 40, double computing_ms = 10) {
   RunBuilder builder;
   builder.without_gpu_records().samples_per_step(64);
   builder.fact("model", R"({"id":1,"class":"Net","parameters":1000,"devices":{"cpu":1000}})");
   builder.fact(
       "loader",
-      R"({"id":1,"site":{"file":"/home/ada/train.py","line":9,"function":"main"},"batch_size":64,"num_workers":0})");
-  builder.train(Script().data(12, wait_ms).begin(model::Phase::backward, 18).library(18, 10).end());
+      R"({"id":1,"site":{"file":"/home/ada/train.py","line":9,"function":"main"},"batch_size":64,"num_workers":)" +
+          std::to_string(workers) + "}");
+  builder.train(Script().data(12, wait_ms).begin(model::Phase::backward, 18).library(18, computing_ms).end());
   builder.run().machine = machine_without_gpu();
   set_cpus(builder, cpus);
   return builder;
 }
 
 TEST(LoaderRulesTest, OnTwoCpusWorkersGiveHalfAndTheWorkItselfIsNamedWhereTheyGiveLittle) {
-  auto builder = loads_itself_on_cpu(2);
+  auto builder = trains_on_cpu(2, 0);
   add_workers(builder, 1, 40, 1);
   const auto finding = expect_found(builder, "loader-workers-zero");
   EXPECT_NEAR(*finding.gain_ms, 20, 3) << "60 ms of computing on two CPUs";
@@ -140,33 +141,25 @@ TEST(LoaderRulesTest, OnTwoCpusWorkersGiveHalfAndTheWorkItselfIsNamedWhereTheyGi
 }
 
 TEST(LoaderRulesTest, WorkersThatAFullCpuKeepsWaitingALittleAreNoFinding) {
-  RunBuilder builder;
-  builder.without_gpu_records().samples_per_step(64);
-  builder.fact("model", R"({"id":1,"class":"Net","parameters":1000,"devices":{"cpu":1000}})");
-  builder.fact(
-      "loader",
-      R"({"id":1,"site":{"file":"/home/ada/train.py","line":9,"function":"main"},"batch_size":64,"num_workers":1})");
-  builder.train(Script().data(12, 2.7).begin(model::Phase::backward, 18).library(18, 47).end());
-  builder.run().machine = machine_without_gpu();
-  set_cpus(builder, 2);
+  auto builder = trains_on_cpu(2, 1, 2.7, 47);
   add_workers(builder, 1, 10, 1, 0.7);
   for (const auto* id : {"loader-collate-slow", "loader-hand-over", "loader-cpu-bound", "loader-workers-too-few"})
     expect_not_found(builder, id);
 }
 
 TEST(LoaderRulesTest, CollatingInTheTrainingIsNamedBesideTheMissingWorkers) {
-  auto builder = loads_itself_on_cpu(2);
+  auto builder = trains_on_cpu(2, 0);
   add_workers(builder, 1, 40, 1, 0.9);
   expect_found(builder, "loader-workers-zero");
   EXPECT_NEAR(*expect_found(builder, "loader-collate-slow").charged_ms, 40, 2);
 }
 
 TEST(LoaderRulesTest, ChoosingTheSamplesIsToldApartFromMakingThem) {
-  auto builder = loads_itself_on_cpu(8);
+  auto builder = trains_on_cpu(8, 0);
   add_workers(builder, 1, 4, 1);
   EXPECT_NEAR(*expect_found(builder, "loader-sampler-slow").gain_ms, 36, 3);
   EXPECT_EQ(explain(builder.build()).find("loader-workers-zero"), nullptr);
-  auto making = loads_itself_on_cpu(8);
+  auto making = trains_on_cpu(8, 0);
   add_workers(making, 1, 38, 1);
   expect_not_found(making, "loader-sampler-slow");
 }

@@ -48,7 +48,8 @@ Matches device_memory(const Case& examined) {
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
   const double grown = course->last - course->first;
-  const double ms = static_cast<double>(samples.back().at_ns - samples[samples.size() / 10].at_ns) / 1e6;
+  const auto& tenth = samples[samples.size() / 10];
+  const double ms = static_cast<double>(samples.back().at_ns - tenth.at_ns) / 1e6;
   if (grown < 64 * kMiB || grown < 0.05 * course->first || examined.step_ms() <= 0) return {};
   Match match;
   match.fact("value", number_text(grown / kMiB / (ms / examined.step_ms()) * 1000));
@@ -83,7 +84,8 @@ Matches host_memory(const Case& examined) {
   for (const auto* sample : samples) bytes.push_back(own_bytes(*sample));
   const auto course = course_of(bytes);
   if (!course || !course->goes_on_rising()) return {};
-  const double seconds = static_cast<double>(samples.back()->at_ns - samples[samples.size() / 10]->at_ns) / 1e9;
+  const auto* tenth = samples[samples.size() / 10];
+  const double seconds = static_cast<double>(samples.back()->at_ns - tenth->at_ns) / 1e9;
   const double grown = course->last - course->first;
   if (grown < 256 * kMiB || grown < 0.1 * course->first) return {};
   if (seconds < kLongSeconds && grown < kFastest * seconds) return {};
