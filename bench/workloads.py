@@ -63,7 +63,8 @@ class Budget:
 def run_one(options, name, entry, seconds, fixed):
     def keep(folder):
         if options.keep:
-            shutil.copytree(folder, options.keep / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("report.html"))
+            shutil.rmtree(options.keep / name, ignore_errors=True)  # a run that was measured again replaces the first one
+            shutil.copytree(folder, options.keep / name, ignore=shutil.ignore_patterns("report.html"))
         return spool.windows(folder)
 
     own, report, windows = running.watched(options.fullwatt, truth.script(name), seconds, entry.get("launch"), trace=True, look=keep)

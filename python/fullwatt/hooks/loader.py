@@ -1,6 +1,7 @@
 """The wait for the next batch (torch.utils.data.DataLoader, fullwatt.Loader), its facts, and the cached batch of the ceiling test."""
 
 import copy
+import sys
 from collections.abc import Mapping, MutableSequence
 from threading import get_ident
 from time import perf_counter_ns as now
@@ -138,10 +139,12 @@ class Loaders:
 
     def make_end(self, original):
         """An iterator is given up: so is ending its workers."""
-        loaders = self
+        loaders, clock, is_over = self, now, sys.is_finalizing
 
         def __del__(self):
-            start = now()
+            if is_over():  # the modules may be gone
+                return original(self)
+            start = clock()
             original(self)
             loaders._waited_since(start)
 
