@@ -23,6 +23,7 @@ class Inputs:
         self._agent = agent
         self._torch = torch
         self.at_module = []  # called with every outermost module that is trained, at its calls in the first steps
+        self.at_result = []  # called with what it returns then
         self._reset()
         agent.at_fork.append(self._reset)
 
@@ -68,22 +69,27 @@ class Inputs:
                 return original(self, *args, **kwargs)
             learn._inside = True
             try:
-                attempt(learn._saw_call, self, args, kwargs)
-                return original(self, *args, **kwargs)
+                is_trained = attempt(learn._saw_call, self, args, kwargs)
+                result = original(self, *args, **kwargs)
             finally:
                 learn._inside = False
+            for action in learn.at_result if is_trained else ():
+                attempt(action, result)
+            return result
 
         return __call__
 
     def _saw_call(self, module, args, kwargs):
-        if self._agent.trains_elsewhere() or not self._torch.is_grad_enabled():
-            return
-        if next(module.parameters(), None) is None:
-            return
+        """Whether it is one that is trained here."""
+        if self._agent.trains_elsewhere() or not self._torch.is_grad_enabled() or next(module.parameters(), None) is None:
+            return False
         for action in self.at_module:
             action(module)
-        if self._forward is not None:
-            return
+        if self._forward is None:
+            self._learn_from(module, args, kwargs)
+        return True
+
+    def _learn_from(self, module, args, kwargs):
         tensor = describe.first_tensor(self._torch, args)
         tensor = tensor if tensor is not None else describe.first_tensor(self._torch, kwargs)
         if tensor is None:

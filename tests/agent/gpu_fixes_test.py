@@ -139,6 +139,11 @@ class GraphsTest(OnGpu):
         twice = LOOP.replace("loss = ((model(x).squeeze(1) - y) ** 2).mean()", "loss = ((model(x).squeeze(1) - y) ** 2).mean() + model(x * 0.5).pow(2).mean()")
         self.assert_in_force(self.both(["cuda-graphs"], DATA + twice), "cuda-graphs")
 
+    def test_a_capture_between_passes_that_wait_for_their_gradients(self):
+        """The third call of a step is captured; those before it have kept the buffers of the model."""
+        thrice = LOOP.replace(" ** 2).mean()\n", " ** 2).mean() + model(x * 0.5).pow(2).mean() + model(x * 0.2).pow(2).mean()\n")
+        self.assert_in_force(self.both(["cuda-graphs"], DATA + thrice), "cuda-graphs")
+
     def test_outputs_that_are_kept_stay_as_they_were(self):
         keeping = LOOP.replace("loss = ((model(x)", "kept.append(model(x).detach()); loss = ((model(x)") + "print([k.sum().item() for k in kept])\n"
         self.both(["cuda-graphs"], "kept = []\n" + DATA + keeping)
@@ -184,6 +189,63 @@ model = Counting()
         drawing = counting.replace("self.calls += 1", "x = x * (1 + 0.1 * torch.rand(1).item())")
         self.assert_refused(self.both(["cuda-graphs"], drawing + LOOP), "cuda-graphs", "")
         self.assert_refused(self.both(["cuda-graphs"], DATA + "model[0].register_forward_hook(lambda *a: None)\n" + LOOP), "cuda-graphs", "hooks")
+
+    def of_net(self, before, result, setup="", loop=LOOP):
+        """A program whose model does something beside computing."""
+        net = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+        %s
+    def forward(self, x):
+        %s
+        return %s
+model = Net().cuda()
+""" % (setup or "pass", before, result)
+        return DATA + net + loop
+
+    def test_tensors_that_a_pass_leaves_in_attributes_are_given_anew(self):
+        """With their gradients, and each its own memory."""
+        adds = LOOP.replace(" ** 2).mean()\n", " ** 2).mean() + model.extra\n        seen.append(model.shown)\n        assert model.extra.requires_grad\n")
+        source = self.of_net("self.shown = self.inner[0](x); self.extra = self.shown.pow(2).mean()", "self.inner(x)", loop=adds)
+        source = "seen = []\n" + source + "print([tensor.sum().item() for tensor in seen])\n"
+        self.assert_in_force(self.both(["cuda-graphs"], source), "cuda-graphs")
+        resets = source.replace("        optimizer.step()", "        model.extra = None\n        optimizer.step()")
+        self.assert_in_force(self.both(["cuda-graphs"], resets), "cuda-graphs")
+
+    def test_what_a_pass_hands_to_the_next_is_refused(self):
+        for before, result, setup, why in (("self.kept = out = 0.5 * self.kept + self.inner(x); self.kept = out.detach()", "out", "self.kept = torch.zeros(6, 1).cuda()", "goes on from"),
+                                           ("out = self.inner(x) + self.kept[0]; self.kept = (0.1 * out.detach(),)", "out", "self.kept = (0.0,)", "in Python"),
+                                           ("out = self.inner(x); self.mean = 0.9 * self.mean + 0.1 * out.detach().mean()", "out + self.mean", "self.register_buffer('mean', torch.zeros(()))", "place of its buffers"),
+                                           ("out = self.inner(x); self.all.append(out.mean())", "out", "self.all = []", "in Python")):
+            self.assert_refused(self.both(["cuda-graphs"], self.of_net(before, result, setup)), "cuda-graphs", why)
+
+    def test_inputs_that_are_changed_are_refused(self):
+        source = self.of_net("x -= 0.5", "self.inner(x)", loop=LOOP.replace("- y)", "- x.sum(1))"))
+        self.assert_refused(self.both(["cuda-graphs"], source), "cuda-graphs", "changes its inputs")
+
+    def test_a_tensor_that_the_program_puts_in_place_of_another_ends_it(self):
+        for setup, change in (("self.scale = torch.ones(()).cuda()", "model.scale = torch.tensor(2.0 + epoch).cuda()"),
+                              ("self.register_buffer('scale', torch.ones(()))", "model.register_buffer('scale', torch.tensor(2.0 + epoch).cuda())")):
+            source = self.of_net("pass", "self.inner(x) * self.scale", setup, LOOP.replace("for epoch in range(4):\n", "for epoch in range(4):\n    %s\n" % change))
+            self.assertEqual(self.fix(self.both(["cuda-graphs"], source), "cuda-graphs")["state"], "undone")
+
+    OFTEN = "from fullwatt.fixes import graphs\ngraphs.AUDIT_EVERY = 1\n"
+
+    def test_what_no_graph_sees_is_found_by_audits(self):
+        source = self.of_net("pass", "self.inner(x) * setting['scale']", loop=LOOP.replace("for epoch in range(4):\n", "for epoch in range(4):\n    setting['scale'] = 1.0 + epoch\n"))
+        fixed = self.both(["cuda-graphs"], self.OFTEN + "setting = {}\n" + source)
+        self.assertEqual(self.fix(fixed, "cuda-graphs")["state"], "undone")
+        self.assertIn("no graph sees", self.fix(fixed, "cuda-graphs")["text"])
+
+    def test_audits_change_nothing(self):
+        source = self.OFTEN + DATA.replace("torch.nn.ReLU()", "torch.nn.Dropout(0.5)") + LOOP
+        self.assert_in_force(self.both(["cuda-graphs"], source), "cuda-graphs")
+        compiled = ["bf16", "compile"]
+        plain, fixed = self.train(compiled, source), self.train(["cuda-graphs", *compiled], source)
+        self.assert_in_force(fixed, "cuda-graphs")
+        self.assertEqual(fixed.out, plain.out)
 
     def test_with_the_other_fixes_of_a_model(self):
         others = ["bf16", "fused-optimizer", {"id": "sample-cache", "gigabytes": 1, "gpu_gigabytes": 1}]

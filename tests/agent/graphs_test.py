@@ -1,5 +1,7 @@
 """What stands for a model's parameters while it is captured, and how its gradients are clipped; captures themselves need a GPU (gpu_fixes_test)."""
 
+import collections
+import math
 import types
 import unittest
 from unittest import mock
@@ -7,7 +9,8 @@ from unittest import mock
 import support  # noqa: F401  (puts the agent on the path)
 import torch
 from fullwatt.fixes import clipping, graphs
-from fullwatt.fixes.graphs import Standing
+from fullwatt.fixes.captured import Standing
+from fullwatt.fixes.model_state import State, is_same
 from fullwatt.patches import Patches
 
 
@@ -47,12 +50,21 @@ class StateTest(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
         self.model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
-        self.state = graphs.State(torch, self.model)
+        self.state = State(torch, self.model)
 
     def test_buffers_and_the_random_numbers_of_the_gpu(self):
         self.model(torch.zeros(3, 2))
         self.assertEqual(self.state.restore(), "")
         self.assertEqual((int(self.model[1].num_batches_tracked), self.on_gpu), (0, ["as it was"]))
+
+    def test_passes_of_the_program_go_on_with_buffers_that_were_put_back(self):
+        self.model.eval()
+        waiting = self.model(torch.zeros(3, 2)).sum()  # keeps the statistics for its gradients
+        self.model.train()
+        self.model(torch.zeros(3, 2))
+        self.state.restore()
+        waiting.backward()
+        self.assertIsNotNone(self.model[0].weight.grad)
 
     def test_random_numbers_of_the_cpu(self):
         before = torch.get_rng_state()
@@ -62,17 +74,53 @@ class StateTest(unittest.TestCase):
 
     def test_attributes(self):
         self.model[0].calls = 0
-        state = graphs.State(torch, self.model)
+        state = State(torch, self.model)
         self.model[0].calls += 1
         self.assertEqual(state.restore(), "its modules count or remember something in Python")
         self.assertEqual(self.model[0].calls, 0)
+
+    def test_contents(self):
+        """Tensors in them are compared by what they are, never by their numbers."""
+        part = self.model[0]
+        for kept, change in ((["a", torch.zeros(2)], lambda kept: kept.append(torch.ones(2))), ({"a": torch.zeros(2)}, lambda kept: kept.update(a=torch.zeros(2))),
+                             ({1}, lambda kept: kept.add(2)), (collections.deque([1]), collections.deque.clear)):
+            before = list(kept.items() if isinstance(kept, dict) else kept)
+            part.kept = kept
+            state = State(torch, self.model)
+            change(kept)
+            self.assertEqual(state.restore(), "its modules count or remember something in Python")
+            self.assertIs(part.kept, kept)
+            self.assertTrue(all(map(is_same, kept.items() if isinstance(kept, dict) else kept, before)))
+
+    def test_tensors(self):
+        """Another one in an attribute counts, unless it is excused; in the place of a buffer it always does."""
+        part, norm = self.model
+        part.seen = torch.zeros(2)
+        state = State(torch, self.model)
+        self.assertFalse(state.is_changed())
+        part.seen = torch.zeros(2)
+        self.assertTrue(state.is_changed())
+        self.assertFalse(state.is_changed([(vars(part), "seen")]))
+        own = norm.running_mean
+        norm.running_mean = torch.ones(2)
+        self.assertTrue(state.is_changed([(vars(part), "seen")]))
+        self.assertEqual(state.restore([(vars(part), "seen")]), "it puts other tensors in the place of its buffers")
+        self.assertIs(norm.running_mean, own)
+
+    def test_tuples_of_tensors(self):
+        self.model[0].kept = (torch.zeros(2), 1)
+        state = State(torch, self.model)
+        self.assertFalse(state.is_changed())
+        self.model[0].kept = (torch.zeros(2), 1)
+        self.assertTrue(state.is_changed())
 
 
 class StandIn:
     """For what is captured: it knows the calls that it replays."""
 
-    def __init__(self, torch, module, call, key, args):
+    def __init__(self, tools, module, call, key, args):
         self.key = key
+        self.replays = 1  # no audit is due
 
     def fits(self):
         return True
@@ -85,14 +133,14 @@ class StandIn:
 
 
 @mock.patch.object(graphs, "Captured", StandIn)
-@mock.patch.object(graphs, "watch", lambda *_: None)
 @mock.patch.object(graphs, "signature", lambda torch, args: args[0].shape)
 class TurningTest(unittest.TestCase):
     """What is turned on inside of a graph takes another graph."""
 
     def setUp(self):
         self.inside = ()
-        models = types.SimpleNamespace(all_seen=lambda: True, turned_on=lambda: self.inside)
+        first_passes = types.SimpleNamespace(why_no_graph="")
+        models = types.SimpleNamespace(all_seen=lambda: True, turned_on=lambda: self.inside, first_passes=first_passes)
         report = types.SimpleNamespace(in_force=lambda *_: None)
         self.graphed = graphs.Graphed(types.SimpleNamespace(torch=torch, models=models, report=report), torch.nn.Linear(2, 2), lambda x: "plain")
 
@@ -119,6 +167,21 @@ class TurningTest(unittest.TestCase):
         self.assertEqual(self.calls(2), [without, without])
         self.inside = (True,)
         self.assertEqual(self.calls(1), [with_it])
+
+
+class DifferenceTest(unittest.TestCase):
+    def found(self, *pairs):
+        return graphs.difference(torch, *map(list, zip(*pairs)))
+
+    def test_it_is_the_largest_share(self):
+        self.assertAlmostEqual(self.found((torch.tensor([3.0, 4.0]),) * 2, (torch.tensor([1.1]), torch.tensor([1.0]))), 0.1, places=6)
+
+    def test_numbers_that_are_none_are_no_rounding(self):
+        self.assertEqual(self.found((torch.tensor([math.nan]), torch.tensor([1.0]))), math.inf)
+
+    def test_what_tells_nothing_is_left_out(self):
+        pairs = [(torch.tensor([1]), torch.tensor([2])), (torch.ones(1), torch.zeros(1)), (torch.ones(1), torch.tensor([math.inf])), (torch.ones(0), torch.ones(0))]
+        self.assertEqual(self.found(*pairs), 0.0)
 
 
 class ClippingTest(unittest.TestCase):

@@ -7,6 +7,7 @@ import sys
 import weakref
 
 from ..weak import Known
+from .first_passes import FirstPasses
 from .model_state import State
 from .outputs import Unreachable
 
@@ -26,6 +27,7 @@ class Models:
         self._turning = []  # those that take turns
         self._known = Known()
         self._changed = []  # weak references to each model and to the call in front of its own, and the names of its layers
+        self.first_passes = FirstPasses(tools, inputs, self._refuse)
         inputs.at_module.append(self._found)
         tools.agent.at_look.append(self._look)
 
@@ -79,6 +81,12 @@ class Models:
                 names.remove(name)
         if not any(name in names for known, _, names in self._changed if known() is not None):
             tell(name, why)
+
+    def _refuse(self):
+        """What the first passes show to be impossible needs no try."""
+        for place, why in ((GRAPH, self.first_passes.why_no_graph), (COMPILER, self.first_passes.why_no_compiler)):
+            if why and place in self._layers:
+                self._report.refused(self._layers[place].name, why)
 
     def _look(self):
         """Whether the calls are still where they were put."""
@@ -215,7 +223,11 @@ class Compiled:
     def _wait(self, *args, **kwargs):
         if not self._tools.models.all_seen():
             return self._plain(*args, **kwargs)
+        if self._tools.models.first_passes.why_no_compiler:
+            self._use = self._plain
+            return self._plain(*args, **kwargs)
         self._compiled = self._tools.torch.compile(self._visible(), **self._options)
+        keep_passes()
         self._use = self._compiled_or_plain
         return self._use(*args, **kwargs)
 
@@ -236,6 +248,13 @@ class Compiled:
         if not self._is_torchs:
             return self._plain
         return sys.modules["torch._dynamo.external_utils"].wrap_inline(self._plain)
+
+
+def keep_passes():
+    """Since torch 2.6 what is compiled writes over what its forward pass has kept, and `backward(retain_graph=True)` is an error."""
+    config = sys.modules.get("torch._functorch.config")
+    if hasattr(config, "donated_buffer"):
+        config.donated_buffer = False
 
 
 def is_torchs(module):
