@@ -262,6 +262,10 @@ void epoch(const Json& json, ProcessFacts& facts) {
                           .number = lenient::integer<std::uint64_t>(json, "number")});
 }
 
+void batch(const Json& json, ProcessFacts& facts) {
+  facts.batch_device = lenient::text(json, "device");
+}
+
 void iterators(const Json& json, ProcessFacts& facts) {
   facts.iterators.push_back({.loader = lenient::integer<int>(json, "loader").value_or(0),
                              .at_ns = when(json),
@@ -360,6 +364,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"memory", memory},
     {"lengths", lengths},
     {"epoch", epoch},
+    {"batch", batch},
     {"iterators", iterators},
     {"profiler", profiler},
     {"evaluation", evaluation},
@@ -411,6 +416,10 @@ std::optional<std::string> ProcessFacts::variable(const std::string& name) const
 const LoaderFact* ProcessFacts::loader(int id) const {
   const auto at = std::ranges::find(loaders, id, &LoaderFact::id);
   return at == loaders.end() ? nullptr : &*at;
+}
+
+bool ProcessFacts::loads_onto_gpu() const {
+  return batch_device.starts_with("cuda");
 }
 
 const LoaderFact* ProcessFacts::training_loader() const {

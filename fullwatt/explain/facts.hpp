@@ -279,6 +279,7 @@ struct ProcessFacts {
   std::vector<ModelFact> models;
   std::vector<OptimizerFact> optimizers;
   std::optional<InputFact> input;
+  std::string batch_device;                ///< where the loader's first batch was
   std::map<std::string, Values> settings;  ///< by when: first-step, window, end
   Values environment;
   std::vector<AutocastFact> autocasts;
@@ -311,6 +312,8 @@ struct ProcessFacts {
   std::optional<bool> flag(const std::string& name) const;
   std::optional<std::string> variable(const std::string& name) const;
   const LoaderFact* loader(int id) const;
+  /// Whether batches come from their loader on a GPU, where no worker process could have made them.
+  bool loads_onto_gpu() const;
   /// The loader that the training iterates: the one that gave the most batches, else the first.
   const LoaderFact* training_loader() const;
   /// The model with the most parameters.

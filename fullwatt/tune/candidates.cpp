@@ -191,7 +191,7 @@ Proposal sample_cache(const Situation& now) {
 
 bool are_batches_pageable(const Situation& now) {
   const auto* loader = now.facts.training_loader();
-  return on_gpu(now) && loader != nullptr && loader->pin_memory != true;
+  return on_gpu(now) && loader != nullptr && loader->pin_memory != true && !now.facts.loads_onto_gpu();
 }
 
 Proposal loader_workers(const Situation& now) {

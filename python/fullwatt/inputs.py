@@ -116,6 +116,8 @@ class Inputs:
         self.watch()
         tensor = describe.first_tensor(self._torch, batch)
         if tensor is not None:
+            if not self._batch_sizes:
+                self._agent.facts.add("batch", device=str(tensor.device))
             self._batch_sizes.add(int(tensor.shape[0]))
             self._loader_batch = self._loader_batch or int(tensor.shape[0])
 

@@ -84,6 +84,25 @@ class CacheOnGpuTest(OnGpu):
             fixed = self.both([ahead], "seen = []\n" + DATA + loop)
             self.assertIn("sent ahead of their steps", self.fix(fixed, "sample-cache")["text"])
 
+    def test_samples_that_the_data_set_puts_on_the_gpu_stay_there(self):
+        """All parts of them, or some."""
+        for there in ('{"x": torch.from_numpy(self.images[index]).cuda(), "y": index}', '{"x": torch.from_numpy(self.images[index]).to("cuda"), "y": torch.tensor(index).cuda()}'):
+            source = DATA.replace('{"x": torch.from_numpy(self.images[index]), "y": index}', there) + LOOP
+            for cache in (self.CACHE, {**self.CACHE, "ahead": True}):
+                self.assert_in_force(self.both([cache], source), "sample-cache")
+
+    def test_samples_drawn_on_the_gpu_are_refused(self):
+        """And what was drawn to find that out is put back."""
+        source = DATA.replace("torch.from_numpy(self.images[index])", "torch.rand(8, device='cuda')") + LOOP.replace("print(torch.rand(1)", "print(torch.rand(1, device='cuda')")
+        self.assert_refused(self.both([self.CACHE], source), "sample-cache", "differ")
+
+    def test_batches_that_are_on_the_gpu_are_not_pinned(self):
+        collating = LOOP.replace("batch_size=6", "batch_size=6, collate_fn=lambda rows: {k: v.cuda() for k, v in torch.utils.data.default_collate(rows).items()}")
+        on_gpu = DATA.replace("RandomState(0).rand(64, 8).astype(\"float32\")", "RandomState(0).rand(64, 8).astype(\"float32\"); self.there = torch.from_numpy(self.images).cuda()")
+        on_gpu = on_gpu.replace("torch.from_numpy(self.images[index])", "self.there[index]")
+        for source in (DATA + collating, on_gpu + LOOP):
+            self.assert_refused(self.both(["loader-pinned"], source), "loader-pinned", "on the GPU already")
+
     def test_a_row_of_a_batch_is_sent(self):
         whole = LOOP.replace("batch_size=6", "batch_size=1").replace("Data()", "Wholes()").replace('batch["x"].to', 'batch["x"][0].to').replace('batch["y"].cuda()', 'batch["y"][0].cuda()')
         wholes = """

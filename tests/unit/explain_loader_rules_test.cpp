@@ -172,6 +172,16 @@ RunBuilder starved(const std::string& loader = R"("batch_size":64,"num_workers":
   return training(finish(script, 1), said);
 }
 
+TEST(LoaderRulesTest, SamplesThatTheLoaderPutsOnTheGpuAreNoWorkForWorkers) {
+  auto builder = starved(R"("batch_size":64,"num_workers":0)");
+  add_workers(builder, 1, 40, 1, 0.9);
+  expect_found(builder, "loader-workers-zero");
+  builder.fact("batch", R"({"device":"cuda:0"})");
+  EXPECT_NEAR(*expect_found(builder, "loader-samples-on-gpu").gain_ms, 40, 4);
+  for (const auto* id : {"loader-workers-zero", "loader-collate-slow", "loader-cpu-bound"})
+    expect_not_found(builder, id);
+}
+
 /// Said when it had been begun so often.
 void begun(RunBuilder& builder, int count, int ended, double at_ms) {
   builder.process().facts.push_back({"iterators", R"({"kind":"iterators","loader":1,"begun":)" + std::to_string(count) +

@@ -127,6 +127,14 @@ TEST(TuneCandidatesTest, WorkersForAGpuPinTheirBatches) {
   }
 }
 
+TEST(TuneCandidatesTest, BatchesThatTheLoaderPutsOnTheGpuAreNotPinned) {
+  auto training = image_training("cuda:0");
+  training.find("loader-samples-on-gpu");
+  training.facts.batch_device = "cuda:0";
+  EXPECT_TRUE(has(training.ids(), "sample-cache"));
+  for (const auto* id : {"loader-pinned", "loader-workers"}) EXPECT_FALSE(has(training.ids(), id)) << id;
+}
+
 TEST(TuneCandidatesTest, AnIterableDataSetIsLeftToItsOwnLoader) {
   auto training = image_training("cpu");
   training.find("loader-workers-zero");

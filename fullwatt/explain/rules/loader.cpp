@@ -18,6 +18,7 @@ namespace {
 enum class Reason {
   none,
   sampler,
+  on_gpu,
   main_process,
   quota,
   too_many,
@@ -44,7 +45,8 @@ struct LoaderCase {
   double sampler_ms = 0;  ///< of a step, choosing samples, which no worker does
   double rest_cpus = 1;   ///< that the rest of the step uses
   const LoaderFact* loader = nullptr;
-  bool crowded_out = false;    ///< workers with little to do that are waited for a little, as on every full CPU
+  bool crowded_out = false;  ///< workers with little to do that are waited for a little, as on every full CPU
+  bool loads_onto_gpu = false;
   bool whole_batches = false;  ///< each item of the data set is one: putting "them" together only copies it
 };
 
@@ -80,6 +82,7 @@ LoaderCase look(const Case& examined) {
   seen.load = host_load(examined.evidence);
   seen.cpus = allowed_cpus(examined.evidence.run).value_or(0);
   seen.loader = examined.facts().training_loader();
+  seen.loads_onto_gpu = examined.facts().loads_onto_gpu();
   seen.whole_batches = reads_whole_batches(examined);
   const double used =
       std::max(seen.load.training, seen.cpus > 0 ? std::min(seen.load.busy, seen.cpus) : seen.load.busy);
@@ -155,6 +158,7 @@ bool is_too_much_work(const LoaderCase& seen) {
 }
 
 Reason reason_without_workers(const LoaderCase& seen) {
+  if (seen.loads_onto_gpu) return Reason::on_gpu;
   if (workers_pay(seen)) return Reason::main_process;
   if (!is_too_much_work(seen)) return Reason::none;
   return collates(seen) ? Reason::collate : Reason::cpu;
@@ -191,7 +195,7 @@ void see_data_line(const Case& examined, Match& match) {
 bool has_too_much_work(const LoaderCase& seen) {
   if (seen.work.workers > 0) return false;
   const auto why = reason(seen);
-  return why != Reason::none && why != Reason::sampler && is_too_much_work(seen);
+  return (why == Reason::main_process || why == Reason::collate || why == Reason::cpu) && is_too_much_work(seen);
 }
 
 Match start(const Case& examined, const LoaderCase& seen, double gain) {
@@ -229,6 +233,14 @@ Matches workers_zero(const Case& examined) {
   auto match = start(examined, seen, gain_of_first_workers(seen));
   if (!examined.on_gpu()) match.severity = model::Severity::note;
   return {match.fact("expected", number_text(workers_needed(seen)))};
+}
+
+/// What is on the GPU as a whole can be picked there by one kernel for a batch.
+Matches on_gpu(const Case& examined) {
+  const auto seen = look(examined);
+  if (reason(seen) != Reason::on_gpu) return {};
+  return {start(examined, seen, seen.work.gain_ms)
+              .saw("batches come from the loader on", examined.facts().batch_device, "loader")};
 }
 
 Matches quota(const Case& examined) {
@@ -320,12 +332,12 @@ Matches bursts(const Case& examined) {
 }
 
 constexpr std::array kRules{
-    Rule{"loader-sampler-slow", sampler},    Rule{"loader-workers-zero", workers_zero},
-    Rule{"cpu-quota-starves-loader", quota}, Rule{"loader-workers-too-many", too_many},
-    Rule{"loader-disk-bound", disk},         Rule{"loader-hand-over", hand_over},
-    Rule{"loader-collate-slow", collate},    Rule{"loader-workers-too-few", too_few},
-    Rule{"loader-cpu-bound", cpu_bound},     Rule{"loader-worker-imbalance", one_worker},
-    Rule{"loader-prefetch-small", bursts},
+    Rule{"loader-sampler-slow", sampler},        Rule{"loader-workers-zero", workers_zero},
+    Rule{"loader-samples-on-gpu", on_gpu},       Rule{"cpu-quota-starves-loader", quota},
+    Rule{"loader-workers-too-many", too_many},   Rule{"loader-disk-bound", disk},
+    Rule{"loader-hand-over", hand_over},         Rule{"loader-collate-slow", collate},
+    Rule{"loader-workers-too-few", too_few},     Rule{"loader-cpu-bound", cpu_bound},
+    Rule{"loader-worker-imbalance", one_worker}, Rule{"loader-prefetch-small", bursts},
 };
 
 }  // namespace

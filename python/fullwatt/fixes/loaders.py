@@ -96,9 +96,31 @@ def pinned(tools, _):
     def change(torch, loader):
         if not torch.cuda.is_available():
             return "there is no GPU"
+        if holds_gpu(torch, loader.dataset):
+            return ON_GPU
         return "the loader pins its batches already" if loader.pin_memory else {"pin_memory": True}
 
     tools.loaders.add("loader-pinned", change)
+    leave_gpu_batches(tools)
+
+
+ON_GPU = "its batches are on the GPU already"
+
+
+def leave_gpu_batches(tools):
+    """What lies on the GPU when it is to be pinned stays there, where torch would end the program."""
+
+    def make(original):
+        def pin_memory(data, *args, **kwargs):
+            if not (isinstance(data, tools.torch.Tensor) and data.is_cuda):
+                return original(data, *args, **kwargs)
+            if not tools.is_refused:
+                tools.report.refused("loader-pinned", ON_GPU)
+            return data
+
+        return pin_memory
+
+    tools.patches.replace(tools.torch.utils.data._utils.pin_memory, "pin_memory", make)
 
 
 def prefetch(tools, entry):

@@ -55,23 +55,26 @@ class Caches:
             return None
         if self._iterator_class is None:
             self._iterator_class = make_iterator_class(self._tools.torch)
-        return self._iterator_class(loader, packed, not ahead.why_not(self._tools.torch, loader), self._may_go_ahead(loader))
+        return self._iterator_class(loader, packed, not ahead.why_not(self._tools.torch, loader), self._may_go_ahead(loader, packed))
 
-    def _may_go_ahead(self, loader):
-        return self._goes_ahead and not ahead.why_not(self._tools.torch, loader)
+    def _may_go_ahead(self, loader, packed):
+        return self._goes_ahead and not packed.is_on_gpu and not ahead.why_not(self._tools.torch, loader)
 
     def _try_to_pack(self, loader):
-        report = self._tools.report
-        start, before = time.monotonic(), RandomState(self._tools.torch)
+        report, torch = self._tools.report, self._tools.torch
+        start, before = time.monotonic(), RandomState(torch)
+        on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
         try:
             packed = pack(self._tools, loader, self._most_bytes, self._workers)
-            packed.place(self._most_on_gpu, self._may_go_ahead(loader))
+            packed.place(self._most_on_gpu, self._may_go_ahead(loader, packed))
         except Exception as error:
             if report.state(NAME) != "in-force":
                 report.refused(NAME, str(error) if isinstance(error, Refused) else "fetching raised %s: %s" % (type(error).__name__, error))
             return False
         finally:
             before.put_back()
+            if on_gpu is not None:
+                torch.cuda.set_rng_state(on_gpu)
         seconds = time.monotonic() - start
         whole = seconds * len(loader.dataset) / packed.count
         packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)

@@ -23,6 +23,7 @@ class Packed:
         self._audits = audits
         self.count = len(leaves[0])
         self.bytes = sum(leaf.nelement() * leaf.element_size() for leaf in leaves)
+        self.is_on_gpu = any(leaf.is_cuda for leaf in leaves)  # where the data set puts its samples
         self.is_broken = False
         self.placement = None
         self._told = ("", 0.0)

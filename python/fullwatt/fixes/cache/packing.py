@@ -28,13 +28,10 @@ def pack(tools, loader, most_bytes, workers):
     count = check(torch, twin)
     first, form = leaves_of(torch, fetch(torch, twin, [0]))
     order = upcoming(torch, loader, count)
-    sample_bytes = sum(leaf.nelement() * leaf.element_size() for leaf in first)
-    size = count * sample_bytes  # of a whole training, also in a trial that packs less
-    room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
-    if size > room:
-        raise Refused("its %d samples take %.1f GB, and there is room for %.1f" % (count, size / 1e9, room / 1e9))
+    sample_bytes = need_room(torch, first, count, most_bytes)
     leaves = [room_for(torch, len(order), leaf) for leaf in first]
-    workers = 0 if why_no_workers(torch, loader) else max(workers, loader.num_workers)
+    is_on_gpu = any(leaf.is_cuda for leaf in first)
+    workers = 0 if is_on_gpu or why_no_workers(torch, loader) else max(workers, loader.num_workers)
     at_once = pack_batch(len(order), sample_bytes, workers)
     with Copying(leaves) as copying:
         for batch in batches_in_order(torch, loader, order, at_once, workers):
@@ -43,14 +40,31 @@ def pack(tools, loader, most_bytes, workers):
             if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
                 raise Refused("its samples differ in form")
             copying.add(parts, length)
+    if is_on_gpu:
+        torch.cuda.synchronize()  # threads have copied, each on a stream of its own
     rows = rows_of(torch, order, count)
     return Packed(tools, leaves, count, form, rows, Audits(torch, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
 
 
+def need_room(torch, parts, count, most_bytes):
+    """The bytes of one sample; so many of them must fit where they lie, also in a trial that packs less."""
+    here = sum(part.nbytes for part in parts if not part.is_cuda)
+    there = sum(part.nbytes for part in parts if part.is_cuda)
+    rooms = [(here, min(most_bytes, int(SHARE_OF_FREE * free_memory())), "")]
+    if there:
+        rooms.append((there, int(SHARE_OF_FREE * torch.cuda.mem_get_info()[0]), " on the GPU"))
+    for sample_bytes, room, where in rooms:
+        if count * sample_bytes > room:
+            raise Refused("its %d samples take %.1f GB%s, and there is room for %.1f" % (count, count * sample_bytes / 1e9, where, room / 1e9))
+    return here + there
+
+
 def room_for(torch, count, leaf):
-    """Memory for so many rows like this one; in large pages where it is much, which is filled twice as fast."""
+    """Memory for so many rows like this one, where it lies; in large pages where it is much, which is filled twice as fast."""
     shape = (count,) + leaf.shape[1:]
-    size = count * leaf.nelement() * leaf.element_size()
+    size = count * leaf.nbytes
+    if leaf.is_cuda:
+        return torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
     if size < LARGE:
         return torch.empty(shape, dtype=leaf.dtype)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

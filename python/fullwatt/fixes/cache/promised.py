@@ -55,13 +55,14 @@ class Placement:
         self._most_bytes = most_bytes
         self._goes_ahead = goes_ahead
         self._kind = make_kind(torch)
-        self._left = LEARNING_BATCHES if (most_bytes > 0 or goes_ahead) and torch.cuda.is_available() else 0
+        self._there = [leaf if leaf.is_cuda else None for leaf in leaves]  # the samples on the GPU
+        is_open = (most_bytes > 0 or goes_ahead) and torch.cuda.is_available() and not self.is_whole
+        self._left = LEARNING_BATCHES if is_open else 0
         self._longest = 0  # samples of a batch
         self._sender = None
         self._is_sent = [False] * len(leaves)
         self._sent = [None] * len(leaves)
         self._used = [False] * len(leaves)
-        self._there = [None] * len(leaves)  # the samples on the GPU
 
     @property
     def is_learning(self):
@@ -77,7 +78,7 @@ class Placement:
         """The parts of the batch of these samples."""
         if self.is_learning:
             self._longest = max(self._longest, len(places))
-            return [self._watched(number, leaf.index_select(0, places.host)) for number, leaf in enumerate(self._leaves)]
+            return [self._part(number, places) if leaf.is_cuda else self._watched(number, leaf.index_select(0, places.host)) for number, leaf in enumerate(self._leaves)]
         return [self._part(number, places) for number in range(len(self._leaves))]
 
     def learned(self):
@@ -128,6 +129,8 @@ class Placement:
 
     def _part(self, number, places):
         leaf, there = self._leaves[number], self._there[number]
+        if leaf.is_cuda:
+            return leaf.index_select(0, places.on(leaf.device))
         sent = self._sent_part(number, places) if self._is_sent[number] else None
         if sent is not None:
             return sent

@@ -17,8 +17,8 @@ def fetch(torch, loader, indices):
 def leaves_of(torch, batch):
     """The tensors of a batch, and how they are put together."""
     leaves, form = torch.utils._pytree.tree_flatten(batch)
-    if not leaves or not all(isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.device.type == "cpu" for leaf in leaves):
-        raise Refused("its batches hold something else than tensors on the CPU")
+    if not leaves or not all(isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.device.type in ("cpu", "cuda") for leaf in leaves):
+        raise Refused("its batches hold something else than tensors on the CPU or a GPU")
     return leaves, form
 
 
