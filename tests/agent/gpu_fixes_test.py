@@ -234,8 +234,8 @@ model = Net().cuda()
         self.assert_in_force(self.both(["cuda-graphs"], resets), "cuda-graphs")
 
     def test_what_a_pass_hands_to_the_next_is_refused(self):
-        for before, result, setup, why in (("self.kept = out = 0.5 * self.kept + self.inner(x); self.kept = out.detach()", "out", "self.kept = torch.zeros(6, 1).cuda()", "goes on from"),
-                                           ("out = self.inner(x) + self.kept[0]; self.kept = (0.1 * out.detach(),)", "out", "self.kept = (0.0,)", "in Python"),
+        for before, result, setup, why in (("out = 0.5 * self.kept + self.inner(x); self.kept = out.detach().mean()", "out", "self.kept = torch.zeros(()).cuda()", "goes on from"),
+                                           ("out = self.inner(x) + self.kept[0]; self.kept = (0.1 * out.detach().mean(),)", "out", "self.kept = (0.0,)", "in Python"),
                                            ("out = self.inner(x); self.mean = 0.9 * self.mean + 0.1 * out.detach().mean()", "out + self.mean", "self.register_buffer('mean', torch.zeros(()))", "place of its buffers"),
                                            ("out = self.inner(x); self.all.append(out.mean())", "out", "self.all = []", "in Python")):
             self.assert_refused(self.both(["cuda-graphs"], self.of_net(before, result, setup)), "cuda-graphs", why)
