@@ -1,5 +1,6 @@
 """Keeps the compiler off our code: it tries to compile whatever is called from a compiled region."""
 
+import inspect
 import sys
 import types
 
@@ -49,7 +50,7 @@ def _codes_of(module):
             continue
         members = [value] + (list(vars(value).values()) if isinstance(value, type) else [])
         for member in members:
-            code = getattr(getattr(member, "__func__", member), "__code__", None)
+            code = getattr(inspect.unwrap(getattr(member, "__func__", member)), "__code__", None)  # a decorator's own code is not ours
             if code is not None:
                 waiting.append(code)
     while waiting:

@@ -9,9 +9,13 @@ from unittest import mock
 import support  # noqa: F401  (puts the agent on the path)
 import torch
 from fullwatt.fixes import clipping, graphs
-from fullwatt.fixes.captured import Standing
-from fullwatt.fixes.model_state import State, is_same
+from fullwatt.fixes import captured as capturing
+from fullwatt.fixes.captured import Captured, Standing
+from fullwatt.fixes.model_state import State
+from fullwatt.fixes.models import Refused
 from fullwatt.patches import Patches
+
+COUNTS = "its modules count or remember something in Python"
 
 
 class StandingTest(unittest.TestCase):
@@ -72,47 +76,170 @@ class StateTest(unittest.TestCase):
         self.assertEqual(self.state.restore(), "it draws random numbers on the CPU")
         self.assertTrue(torch.equal(torch.get_rng_state(), before))
 
+    def changed_by(self, change):
+        """What is told of that; nothing of it stays."""
+        own = [dict(vars(part)) for part in self.model.modules()]
+        state = State(torch, self.model)
+        change(self.model[0])
+        told = state.restore()
+        self.assertEqual([list(values) for values in own], [list(vars(part)) for part in self.model.modules()])
+        self.assertTrue(all(vars(part)[name] is value for part, values in zip(self.model.modules(), own) for name, value in values.items()))
+        return told
+
     def test_attributes(self):
         self.model[0].calls = 0
-        state = State(torch, self.model)
-        self.model[0].calls += 1
-        self.assertEqual(state.restore(), "its modules count or remember something in Python")
-        self.assertEqual(self.model[0].calls, 0)
+        self.assertEqual(self.changed_by(lambda part: setattr(part, "calls", part.calls + 1)), COUNTS)
+        self.assertEqual(self.changed_by(lambda part: setattr(part, "new", None)), COUNTS)
+        self.assertEqual(self.changed_by(lambda part: setattr(part, "calls", 0)), "")
 
     def test_contents(self):
         """Tensors in them are compared by what they are, never by their numbers."""
-        part = self.model[0]
         for kept, change in ((["a", torch.zeros(2)], lambda kept: kept.append(torch.ones(2))), ({"a": torch.zeros(2)}, lambda kept: kept.update(a=torch.zeros(2))),
-                             ({1}, lambda kept: kept.add(2)), (collections.deque([1]), collections.deque.clear)):
-            before = list(kept.items() if isinstance(kept, dict) else kept)
-            part.kept = kept
-            state = State(torch, self.model)
-            change(kept)
-            self.assertEqual(state.restore(), "its modules count or remember something in Python")
-            self.assertIs(part.kept, kept)
-            self.assertTrue(all(map(is_same, kept.items() if isinstance(kept, dict) else kept, before)))
+                             ({1}, lambda kept: kept.add(2)), (collections.deque([1]), collections.deque.clear), ({"a": [torch.zeros(2)]}, lambda kept: kept["a"].clear())):
+            self.model[0].kept = kept
+            before = deep(kept)
+            self.assertEqual(self.changed_by(lambda part: change(part.kept)), COUNTS)
+            self.assertEqual(list(map(id, deep(kept))), list(map(id, before)))
+
+    def test_containers_and_objects_that_are_others_now(self):
+        for kept, other in (([torch.zeros(2)], [torch.zeros(2)]), ((torch.zeros(2), 1), (torch.zeros(2), 1)), (types.SimpleNamespace(a=1), types.SimpleNamespace(a=1))):
+            self.model[0].kept = kept
+            self.assertEqual(self.changed_by(lambda part: setattr(part, "kept", other)), COUNTS)
+        kept = [torch.zeros(2), ("a", 1)]
+        self.model[0].kept = kept
+        state = State(torch, self.model)
+        self.model[0].kept = [kept[0], ("a", 1)]
+        self.assertEqual(state.restore(), "")
+
+    def test_objects_that_are_no_modules(self):
+        kept = self.model[0].kept = types.SimpleNamespace(calls=0, mean=torch.zeros(2))
+        own = kept.mean
+        self.assertEqual(self.changed_by(lambda part: setattr(part.kept, "calls", 1)), COUNTS)
+        self.assertEqual(self.changed_by(lambda part: setattr(part.kept, "mean", torch.ones(2))), COUNTS)
+        self.assertEqual((kept.calls, kept.mean is own), (0, True))
+        state = State(torch, self.model)
+        kept.calls = 2
+        self.assertFalse(state.is_changed())  # the program's own doing
+
+    def test_numbers_in_tensors(self):
+        """They are put back; a graph would change them again."""
+        wide = torch.zeros(1).expand(3)
+        self.model[0].kept, self.model[0].all, self.model[0].wide = torch.zeros(2), [torch.zeros(2)], wide
+        self.assertEqual(self.changed_by(lambda part: (part.kept.add_(1), part.all[0].add_(1))), "")
+        self.assertEqual((self.model[0].kept.sum(), self.model[0].all[0].sum()), (0, 0))
 
     def test_tensors(self):
-        """Another one in an attribute counts, unless it is excused; in the place of a buffer it always does."""
+        """Another one in an attribute counts, unless it is excused; in the place of a buffer or a parameter it always does."""
         part, norm = self.model
-        part.seen = torch.zeros(2)
+        own = part.seen = torch.zeros(2)
         state = State(torch, self.model)
         self.assertFalse(state.is_changed())
         part.seen = torch.zeros(2)
         self.assertTrue(state.is_changed())
         self.assertFalse(state.is_changed([(vars(part), "seen")]))
-        own = norm.running_mean
-        norm.running_mean = torch.ones(2)
+        norm.running_mean, mean = torch.ones(2), norm.running_mean
         self.assertTrue(state.is_changed([(vars(part), "seen")]))
         self.assertEqual(state.restore([(vars(part), "seen")]), "it puts other tensors in the place of its buffers")
-        self.assertIs(norm.running_mean, own)
-
-    def test_tuples_of_tensors(self):
-        self.model[0].kept = (torch.zeros(2), 1)
+        self.assertIs(norm.running_mean, mean)
+        self.assertIs(part.seen, own)
+        weight = part.weight
         state = State(torch, self.model)
-        self.assertFalse(state.is_changed())
-        self.model[0].kept = (torch.zeros(2), 1)
+        part.weight = torch.nn.Parameter(torch.zeros(2, 2))
         self.assertTrue(state.is_changed())
+        self.assertEqual(state.restore(), "it puts other tensors in the place of its parameters")
+        self.assertEqual([name for name, _ in part.named_parameters()], ["weight", "bias"])
+        self.assertIs(part.weight, weight)
+
+    def test_modules(self):
+        state = State(torch, self.model)
+        self.model[0] = torch.nn.Linear(2, 2)
+        self.assertTrue(state.is_changed())
+        state = State(torch, self.model)
+        self.model.append(torch.nn.ReLU())
+        self.assertTrue(state.is_changed())
+
+    def test_what_the_program_collects_is_its_own(self):
+        """Only values and tensors that it sets are changes of the model."""
+        self.model.losses = []
+        state = State(torch, self.model)
+        self.model.losses.append(1.0)
+        self.assertFalse(state.is_changed())
+        self.model.losses = []
+        self.assertFalse(state.is_changed())
+        self.model.losses = None
+        self.assertTrue(state.is_changed())
+
+
+def deep(container):
+    """It, and what is in it."""
+    return [container, *[part for value in (container.values() if isinstance(container, dict) else container) for part in (deep(value) if isinstance(value, list) else [value])]]
+
+
+class Cache:
+    """An object of the program that is no module."""
+
+    last = None
+
+
+@mock.patch.object(capturing, "is_on_gpu", lambda value: True)
+class LeavingTest(unittest.TestCase):
+    """What a pass leaves in attributes, as it is found before a capture."""
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.kept = torch.nn.Linear(2, 2), None
+            self.cache = Cache()
+
+        def forward(self, x):
+            self.leave(x)
+            return self.inner(x)
+
+    def passes(self, leave):
+        """Two of them, looked at as the last ones before a capture."""
+        net = self.Net()
+        net.leave = types.MethodType(leave, net)
+        captured = Captured.__new__(Captured)
+        captured._torch, captured._module, captured._inputs, captured._patches = torch, net, [torch.ones(3, 2)], Patches()
+        for _ in range(2):
+            captured._pass(net)
+        with captured._reads_nothing_left():
+            return net, captured, captured._pass(net)
+
+    def test_tensors_are_outputs(self):
+        def leave(net, x):
+            net.kept = net.inner(x)
+            net.cache.last = {"a": x + 1, "b": [x + 2]}
+
+        net, captured, outputs = self.passes(leave)
+        self.assertEqual([left.name for left in captured._left], ["kept", "last"])
+        self.assertIs(captured._left[1].values, vars(net.cache))
+        self.assertEqual([float(output.sum()) for output in outputs[2:]], [12.0, 18.0])
+        self.assertTrue(outputs[1].requires_grad)
+        replayed = [torch.full((3, 2), float(number)) for number in range(4)]
+        captured._function, captured._trained, captured.replays = types.SimpleNamespace(apply=lambda *_: replayed), [], 0
+        self.assertIs(captured.replay([]), replayed[0])
+        self.assertIs(net.kept, replayed[1])
+        self.assertEqual(net.cache.last, {"a": replayed[2], "b": [replayed[3]]})
+
+    def test_what_is_read_again_is_refused(self):
+        def sums(net, x):
+            net.kept = [net.inner(x).detach() + (net.kept[0] if net.kept else 0)]
+
+        def counts(net, x):
+            net.cache.last = x if net.cache.last is None else net.cache.last + x
+
+        for leave, name in ((sums, "kept"), (counts, "last")):
+            with self.assertRaisesRegex(Refused, "it goes on from what its last pass has left in " + name):
+                self.passes(leave)
+
+    def test_what_is_new_in_each_pass_may_be_read(self):
+        def leave(net, x):
+            net.kept = []
+            net.kept.append(x + 1)
+            net.cache.last = net.kept[0] * 2
+
+        self.assertEqual([left.name for left in self.passes(leave)[1]._left], ["kept", "last"])
 
 
 class StandIn:

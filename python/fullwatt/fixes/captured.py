@@ -1,9 +1,10 @@
 """The passes of one model as two CUDA graphs, with the memory that these read and write."""
 
 import contextlib
+import typing
 import weakref
 
-from .model_state import State, tensors_of
+from .model_state import State, objects_in
 from .models import Refused
 
 WARM_UP = 3  # passes before the capture, in which libraries choose their algorithms and workspaces
@@ -24,7 +25,7 @@ class Captured:
         self._addresses = addresses(self._parameters)
         self._inputs = [value.detach().clone().requires_grad_(value.requires_grad) for value in args]
         self.replays = 0
-        self._left = []  # where a pass leaves tensors besides those that it returns: a module's attributes, and a name
+        self._left = []  # what a pass leaves behind besides that which it returns
         self._pending = None  # a weak reference to the last pass whose gradients are still to come
         self.is_touched = False  # an attribute of a module was set since
         before = self._before = State(torch, module)
@@ -86,39 +87,50 @@ class Captured:
 
     def _pass(self, call):
         """All tensors that come out of the model: those that it returns, and behind them those that it leaves in attributes."""
-        places = [vars(part) for part in self._module.modules()]
-        before = [tensors_of(self._torch, attributes) for attributes in places]
-        outputs, self._form = self._torch.utils._pytree.tree_flatten(call(*self._inputs))
+        flatten = self._torch.utils._pytree.tree_flatten
+        places = [vars(owner) for owner in self._owners()]
+        before = list(map(dict, places))
+        outputs, self._form = flatten(call(*self._inputs))
         self._returned = len(outputs)
-        self._left = [(attributes, name) for attributes, old in zip(places, before) for name, tensor in tensors_of(self._torch, attributes).items() if old.get(name) is not tensor]
-        outputs = outputs + [attributes[name] for attributes, name in self._left]
-        if self._returned == 0 or not all(isinstance(output, self._torch.Tensor) and output.is_cuda for output in outputs):
+        self._left = []
+        for values, old in zip(places, before):
+            for name in [name for name, value in values.items() if value is not old.get(name)]:
+                tensors, form = flatten(values[name])
+                if tensors and all(isinstance(tensor, self._torch.Tensor) for tensor in tensors):
+                    self._left.append(Left(values, name, form))
+                    outputs += tensors
+        if self._returned == 0 or not all(isinstance(output, self._torch.Tensor) and is_on_gpu(output) for output in outputs):
             raise Refused("it returns something else than tensors on the GPU, or leaves such in its attributes")
         return outputs
+
+    def _owners(self):
+        """Whose attributes a pass may set."""
+        return [*self._module.modules(), *objects_in(self._torch, self._module)]
 
     @contextlib.contextmanager
     def _reads_nothing_left(self):
         """A pass may leave tensors behind for others, but not read what the one before has left: a graph would read the same again and again."""
-        tensors = [attributes[name] for attributes, name in self._left]  # as long as they are there no other object has their id
-        left = {id(tensor): name for tensor, (_, name) in zip(tensors, self._left)}
-        kinds = {type(part) for part in self._module.modules() if any(vars(part) is attributes for attributes, _ in self._left)}
+        values = [left.value() for left in self._left]  # as long as they are there no other object has their id
+        names = {id(value): left.name for value, left in zip(values, self._left)}
+        places = {id(left.values) for left in self._left}
         read, group = [], "what a pass has left"
 
         def make(original):
             def __getattribute__(self, name):
                 value = original(self, name)
-                if id(value) in left:
-                    read.append(left[id(value)])
+                if id(value) in names:
+                    read.append(names[id(value)])
                 return value
 
             return __getattribute__
 
-        for kind in kinds:
-            self._patches.replace(kind, "__getattribute__", make, group)
         try:
+            for kind in {type(owner) for owner in self._owners() if id(vars(owner)) in places}:
+                self._patches.replace(kind, "__getattribute__", make, group)
             yield
         finally:
             self._patches.restore(group)
+            values.clear()
         if read:
             raise Refused("it goes on from what its last pass has left in %s" % read[0])
 
@@ -138,9 +150,11 @@ class Captured:
         """What the model would return; what it would leave in attributes is put there."""
         self.replays += 1
         outputs = list(self._function.apply(*args, *self._trained))
-        for (attributes, name), tensor in zip(self._left, outputs[self._returned:]):
-            attributes[name] = tensor
-        return self._torch.utils._pytree.tree_unflatten(outputs[:self._returned], self._form)
+        unflatten, end = self._torch.utils._pytree.tree_unflatten, self._returned
+        for values, name, form in self._left:
+            begin, end = end, end + form.num_leaves
+            values[name] = unflatten(outputs[begin:end], form)
+        return unflatten(outputs[:self._returned], self._form)
 
     def forward(self, pass_, args):
         """Runs the first graph; gives copies."""
@@ -177,8 +191,20 @@ class Captured:
         return [output for number, output in enumerate(outputs) if number not in self._with_gradient]
 
 
+class Left(typing.NamedTuple):
+    """What a pass leaves in an attribute: one or more tensors."""
+
+    values: dict  # of all attributes there
+    name: str
+    form: object  # how its tensors are put together
+
+    def value(self):
+        """What is there now."""
+        return self.values[self.name]
+
+
 def watch(tools, module, captured):
-    """Sees when the program sets an attribute of a module of the model, or registers a buffer."""
+    """Sees when the program sets an attribute of a module of the model, or registers something there."""
     watched = {id(part) for part in module.modules()}
 
     def make(original):
@@ -189,8 +215,12 @@ def watch(tools, module, captured):
 
         return changes
 
-    for name in ("__setattr__", "register_buffer"):
+    for name in ("__setattr__", "__delattr__", "register_buffer", "register_parameter", "add_module"):
         tools.patches.replace(tools.torch.nn.Module, name, make)
+
+
+def is_on_gpu(tensor):
+    return tensor.is_cuda
 
 
 def can_join(gradients):

@@ -1,117 +1,166 @@
 """What a model is before a pass, for those who may have to make the pass again."""
 
 import collections
+import itertools
+import types
 import weakref
 
 from .random_state import RandomState
 
-PLAIN = (bool, int, float, str, tuple)
+PLAIN = (bool, int, float, complex, str, bytes, type(None))  # what cannot be changed but by another value
 CONTAINERS = (list, dict, set, collections.deque)
+NO_STATE = (type, types.ModuleType, types.FunctionType, types.MethodType)  # have attributes, but none that a pass sets
+NOT_OWN = ("_parameters", "_buffers", "_modules", "_compiled_call_impl")  # of a module's attributes: looked at apart, or the agent's
+MANY = 10_000  # parts of a container; no more are looked at
+MOST_BYTES = 64e6  # of a tensor that is no buffer and that is put back: others are more likely data than state
+
+COUNTS = "its modules count or remember something in Python"
+BUFFERS = "it puts other tensors in the place of its buffers"
+PARAMETERS = "it puts other tensors in the place of its parameters"
 
 
 class State:
-    """What a pass over a model may change besides computing: buffers, random numbers, attributes of its modules."""
+    """What a pass over a model may change besides computing: tensors, random numbers, attributes of its modules and of the objects that stand in these."""
 
     def __init__(self, torch, module):
         self._torch = torch
-        self._values = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+        self._module = module
+        self._parts = list(map(weakref.ref, module.modules()))
+        self._of_modules = [Attributes(torch, *place) for part in module.modules() for place in ((vars(part), COUNTS), (part._buffers, BUFFERS), (part._parameters, PARAMETERS))]
+        self._of_objects = [Attributes(torch, vars(value), COUNTS) for value in objects_in(torch, module)]
+        buffers = {id(buffer): buffer for buffer in module.buffers()}
+        others = {id(tensor): tensor for attributes in self._of_modules + self._of_objects for tensor in attributes.tensors() if tensor.nbytes <= MOST_BYTES}
+        self._contents = [(tensor, tensor.detach().clone()) for tensor in {**buffers, **others}.values() if can_be_written(torch, tensor)]
         self._random, self._on_gpu = RandomState(torch), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
-        self._parts = [Attributes(torch, part) for part in module.modules()]
 
     def is_changed(self, but=()):
-        """Whether an attribute of a module has another value now, or is another tensor, but for some (each a module's attributes, and a name)."""
-        excused = {(id(attributes), name) for attributes, name in but}
-        return any(part.changed_values(excused) or part.changed_buffers() for part in self._parts)
+        """Whether the program has set an attribute of a module to another value or tensor, but for some (each a dictionary of attributes, and a name), or replaced a module.
+        What it does to its lists and objects is its own."""
+        if not all(known() is part for known, part in itertools.zip_longest(self._parts, self._module.modules(), fillvalue=lambda: None)):
+            return True
+        return any(attributes.changed_values(but) for attributes in self._of_modules)
 
     def restore(self, but=()):
-        """Puts everything back; tells what was changed that a graph would not change again."""
-        for buffer, value in self._values:
-            buffer.data.copy_(value)  # unseen by autograd: passes of the program that wait for their gradients may have kept it
+        """Puts everything back, once; tells what was changed that a graph would not change again, but for some attributes."""
+        for tensor, contents in self._contents:
+            tensor.data.copy_(contents)  # unseen by autograd: passes of the program that wait for their gradients may have kept it
+        self._contents = []
         if self._on_gpu is not None:
             self._torch.cuda.set_rng_state(self._on_gpu)
-        draws = self._random.put_back()
-        excused = {(id(attributes), name) for attributes, name in but}
-        told = ["it draws random numbers on the CPU"] if draws else []
-        told += [why for why in [part.restore(excused) for part in self._parts] if why]
-        return told[0] if told else ""
+        told = ["it draws random numbers on the CPU"] if self._random.put_back() else []
+        told += [attributes.restore(but) for attributes in self._of_modules + self._of_objects]
+        return next(filter(None, told), "")
+
+
+def objects_in(torch, module):
+    """The objects of the program that stand in attributes of modules, and have attributes themselves."""
+    others = (torch.Tensor, torch.nn.Module, *NO_STATE)
+    values = [value for part in module.modules() for name, value in vars(part).items() if name not in NOT_OWN]
+    return list({id(value): value for value in values if hasattr(value, "__dict__") and not isinstance(value, others)}.values())
+
+
+def can_be_written(torch, tensor):
+    """Whether each of its elements has a place of its own."""
+    return tensor.layout == torch.strided and not any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape))
 
 
 class Attributes:
-    """Those of one module: plain values, which tensor stands where, and what its lists and dictionaries hold."""
+    """Those of one module or object: what each was, and, until they are put back, the values themselves."""
 
-    def __init__(self, torch, part):
+    def __init__(self, torch, values, why):
         self._torch = torch
-        self._own = vars(part)
-        self._plain = self._plain_now()
-        self._tensors = {name: weakref.ref(tensor) for name, tensor in self._tensors_now().items()}
-        self._buffers = {name: weakref.ref(buffer) for name, buffer in self._buffers_now().items()}
-        self._contents = [(value, parts_of(value)) for value in self._own.values() if isinstance(value, CONTAINERS)]
+        self._values = values
+        self._why = why  # it tells something when one is changed
+        self._before = self._own()
+        self._known = {name: Known(value) for name, value in self._before.items()}
+        self._containers = [(container, parts_of(container)) for container in containers_in(self._before.values())]
 
-    def changed_values(self, excused):
-        """The names of plain values and tensors that are others now."""
-        plain, tensors = self._plain_now(), self._tensors_now()
-        names = {name for name in {**plain, **self._plain} if name not in plain or name not in self._plain or not is_same(plain[name], self._plain[name])}
-        names |= changed(tensors, self._tensors)
-        return {name for name in names if (id(self._own), name) not in excused}
+    def tensors(self):
+        """Those that stand in them, also in a list or the like."""
+        return [part for value in self._before.values() for part in (parts_of(value) if has_parts(value) else [value]) if type(part) is self._torch.Tensor]
 
-    def changed_buffers(self):
-        """The names of buffers in whose place other tensors stand."""
-        return changed(self._buffers_now(), self._buffers)
+    def changed_values(self, but):
+        """The names of those that are another plain value, tuple or tensor now, but for some."""
+        kinds = (self._torch.Tensor, tuple, *PLAIN)
+        return [name for name in self._changed(but) if name not in self._values or isinstance(self._values[name], kinds) or name in self._known and issubclass(self._known[name].kind, kinds)]
 
-    def restore(self, excused):
-        """Puts plain values and contents back, and tells what had been changed."""
-        buffers, values = self.changed_buffers(), self.changed_values(excused)
-        filled = [(value, parts) for value, parts in self._contents if not all_same(parts_of(value), parts)]
-        self._own.update(self._plain)
-        for value, parts in filled:
-            fill(value, parts)
-        self._contents = []  # what they held is the program's to give up
-        if buffers:
-            return "it puts other tensors in the place of its buffers"
-        return "its modules count or remember something in Python" if values or filled else ""
+    def restore(self, but):
+        """Puts all back, and tells what had been changed. What the values hold is the program's to give up from then on."""
+        told, changed = self._changed(but), self._changed()
+        for container, parts in self._containers:
+            if changed and not are_same(parts_of(container), parts):
+                fill(container, parts)
+        for name in changed:
+            if name in self._before:
+                self._values[name] = self._before[name]
+            else:
+                del self._values[name]
+        self._before, self._containers = {}, []
+        return self._why if told else ""
 
-    def _plain_now(self):
-        return {name: value for name, value in self._own.items() if is_plain(value)}
+    def _own(self):
+        return {name: value for name, value in self._values.items() if name not in NOT_OWN}
 
-    def _tensors_now(self):
-        return tensors_of(self._torch, self._own)
-
-    def _buffers_now(self):
-        return tensors_of(self._torch, self._own["_buffers"])
-
-
-def tensors_of(torch, values):
-    """Those of a dictionary's values that are tensors."""
-    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    def _changed(self, but=()):
+        """The names of those that are something else now, are new, or are gone."""
+        now = self._own()
+        excused = {name for values, name, *_ in but if values is self._values}
+        return {name for name in {**self._known, **now} if name not in excused and not (name in now and name in self._known and self._known[name].is_still(now[name]))}
 
 
-def changed(now, before):
-    """The names whose tensor is another one, is new, or is gone."""
-    return {name for name in {**now, **before} if name not in now or name not in before or before[name]() is not now[name]}
+class Known:
+    """What a value was, without keeping it alive: a plain value, a container by its parts, anything else by being itself."""
+
+    def __init__(self, value):
+        self.kind = type(value)
+        self._count, self._parts = (len(value), list(map(Known, first_parts(value)))) if has_parts(value) else (0, None)
+        self._get = reference_to(value if self._parts is None else None)
+
+    def is_still(self, value):
+        """Whether a value is that."""
+        if type(value) is not self.kind:
+            return False
+        if self._parts is not None:
+            return len(value) == self._count and all(known.is_still(part) for known, part in zip(self._parts, first_parts(value)))
+        mine = self._get()
+        return value is mine or isinstance(value, PLAIN) and value == mine
 
 
-def is_plain(value):
-    """What cannot be changed but by another value."""
-    return isinstance(value, PLAIN) or value is None
+def reference_to(value):
+    """A weak one, where there are such; plain values may be kept."""
+    try:
+        return weakref.ref(value) if not isinstance(value, PLAIN) else lambda: value
+    except TypeError:
+        return lambda: value
 
 
-def is_same(new, old):
-    """Whether a value is what it was: the same object, an equal plain value, or a container of such."""
-    if new is old:
-        return True
-    if isinstance(old, (tuple, *CONTAINERS)):
-        return type(new) is type(old) and all_same(parts_of(new), parts_of(old))
-    return is_plain(new) and is_plain(old) and new == old
-
-
-def all_same(new, old):
-    """The same of their parts, one after the other."""
-    return len(new) == len(old) and all(map(is_same, new, old))
+def has_parts(value):
+    return isinstance(value, (tuple, *CONTAINERS))
 
 
 def parts_of(container):
     """What a container holds; of a dictionary the keys, and then the values."""
     return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def first_parts(container):
+    return parts_of(container)[:MANY]
+
+
+def are_same(some, others):
+    """Whether they are the same objects."""
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others))
+
+
+def containers_in(values):
+    """All that can be changed, and those in them."""
+    found, waiting = {}, list(values)
+    while waiting:
+        value = waiting.pop()
+        if has_parts(value) and id(value) not in found:
+            found[id(value)] = value
+            waiting += first_parts(value)
+    return [value for value in found.values() if not isinstance(value, tuple)]
 
 
 def fill(container, parts):
