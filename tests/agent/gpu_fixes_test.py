@@ -212,6 +212,8 @@ model = Counting()
     def of_net(self, before, result, setup="", loop=LOOP):
         """A program whose model does something beside computing."""
         net = """
+class Cache:
+    last = 0.0
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -232,13 +234,22 @@ model = Net().cuda()
         self.assert_in_force(self.both(["cuda-graphs"], source), "cuda-graphs")
         resets = source.replace("        optimizer.step()", "        model.extra = None\n        optimizer.step()")
         self.assert_in_force(self.both(["cuda-graphs"], resets), "cuda-graphs")
+        several = source.replace("self.extra = self.shown.pow(2).mean()", "self.cache.last = [self.shown.pow(2).mean(), self.shown.mean()]").replace("model.extra", "sum(model.cache.last)")
+        several = several.replace("self.inner = model", "self.inner, self.cache = model, Cache()")
+        self.assert_in_force(self.both(["cuda-graphs"], several), "cuda-graphs")
 
     def test_what_a_pass_hands_to_the_next_is_refused(self):
         for before, result, setup, why in (("out = 0.5 * self.kept + self.inner(x); self.kept = out.detach().mean()", "out", "self.kept = torch.zeros(()).cuda()", "goes on from"),
-                                           ("out = self.inner(x) + self.kept[0]; self.kept = (0.1 * out.detach().mean(),)", "out", "self.kept = (0.0,)", "in Python"),
+                                           ("out = self.inner(x) + self.kept[0]; self.kept = (0.1 * out.detach().mean(),)", "out", "self.kept = (torch.zeros(()).cuda(),)", "goes on from"),
+                                           ("out = self.inner(x) + self.cache.last; self.cache.last = 0.1 * out.detach().mean()", "out", "self.cache = Cache()", "goes on from"),
                                            ("out = self.inner(x); self.mean = 0.9 * self.mean + 0.1 * out.detach().mean()", "out + self.mean", "self.register_buffer('mean', torch.zeros(()))", "place of its buffers"),
                                            ("out = self.inner(x); self.all.append(out.mean())", "out", "self.all = []", "in Python")):
             self.assert_refused(self.both(["cuda-graphs"], self.of_net(before, result, setup)), "cuda-graphs", why)
+
+    def test_tensors_that_a_pass_changes_in_place(self):
+        """A graph does so, too, and the passes before the capture leave no trace."""
+        source = self.of_net("self.kept.mul_(0.9).add_(0.1 * x.mean())", "self.inner(x) + self.kept", "self.kept = torch.zeros(1, device='cuda')")
+        self.assert_in_force(self.both(["cuda-graphs"], source + "print(model.kept.item())\n"), "cuda-graphs")
 
     def test_inputs_that_are_changed_are_refused(self):
         source = self.of_net("x -= 0.5", "self.inner(x)", loop=LOOP.replace("- y)", "- x.sum(1))"))

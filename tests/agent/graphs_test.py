@@ -2,6 +2,7 @@
 
 import collections
 import math
+import random
 import types
 import unittest
 from unittest import mock
@@ -75,6 +76,12 @@ class StateTest(unittest.TestCase):
         torch.rand(1)
         self.assertEqual(self.state.restore(), "it draws random numbers on the CPU")
         self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
+    def test_random_numbers_of_its_own(self):
+        own = self.model[0].own = random.Random(1)
+        expected = random.Random(1).random()
+        self.assertEqual(self.changed_by(lambda part: part.own.random()), "it draws random numbers on the CPU")
+        self.assertEqual(own.random(), expected)
 
     def changed_by(self, change):
         """What is told of that; nothing of it stays."""

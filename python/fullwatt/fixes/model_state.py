@@ -31,7 +31,7 @@ class State:
         buffers = {id(buffer): buffer for buffer in module.buffers()}
         others = {id(tensor): tensor for attributes in self._of_modules + self._of_objects for tensor in attributes.tensors() if tensor.nbytes <= MOST_BYTES}
         self._contents = [(tensor, tensor.detach().clone()) for tensor in {**buffers, **others}.values() if can_be_written(torch, tensor)]
-        self._random, self._on_gpu = RandomState(torch), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self._random = RandomState(torch, [value for attributes in self._of_modules + self._of_objects for value in attributes.values()])
 
     def is_changed(self, but=()):
         """Whether the program has set an attribute of a module to another value or tensor, but for some (each a dictionary of attributes, and a name), or replaced a module.
@@ -45,8 +45,6 @@ class State:
         for tensor, contents in self._contents:
             tensor.data.copy_(contents)  # unseen by autograd: passes of the program that wait for their gradients may have kept it
         self._contents = []
-        if self._on_gpu is not None:
-            self._torch.cuda.set_rng_state(self._on_gpu)
         told = ["it draws random numbers on the CPU"] if self._random.put_back() else []
         told += [attributes.restore(but) for attributes in self._of_modules + self._of_objects]
         return next(filter(None, told), "")
@@ -75,9 +73,13 @@ class Attributes:
         self._known = {name: Known(value) for name, value in self._before.items()}
         self._containers = [(container, parts_of(container)) for container in containers_in(self._before.values())]
 
+    def values(self):
+        """All of them, and what is in a list or the like."""
+        return [part for value in self._before.values() for part in (first_parts(value) if has_parts(value) else [value])]
+
     def tensors(self):
-        """Those that stand in them, also in a list or the like."""
-        return [part for value in self._before.values() for part in (parts_of(value) if has_parts(value) else [value]) if type(part) is self._torch.Tensor]
+        """The tensors among these."""
+        return [value for value in self.values() if type(value) is self._torch.Tensor]
 
     def changed_values(self, but):
         """The names of those that are another plain value, tuple or tensor now, but for some."""

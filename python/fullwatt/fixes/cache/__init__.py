@@ -9,6 +9,7 @@ import time
 from ...weak import Known
 from ..random_state import RandomState
 from . import ahead
+from .fingerprint import reachable
 from .packed import NAME, make_iterator_class
 from .packing import pack
 from .samples import Refused
@@ -62,8 +63,7 @@ class Caches:
 
     def _try_to_pack(self, loader):
         report, torch = self._tools.report, self._tools.torch
-        start, before = time.monotonic(), RandomState(torch)
-        on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        start, before = time.monotonic(), RandomState(torch, reachable(torch, loader.dataset, loader.collate_fn))
         try:
             packed = pack(self._tools, loader, self._most_bytes, self._workers)
             packed.place(self._most_on_gpu, self._may_go_ahead(loader, packed))
@@ -73,8 +73,6 @@ class Caches:
             return False
         finally:
             before.put_back()
-            if on_gpu is not None:
-                torch.cuda.set_rng_state(on_gpu)
         seconds = time.monotonic() - start
         whole = seconds * len(loader.dataset) / packed.count
         packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)

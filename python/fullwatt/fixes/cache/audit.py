@@ -3,7 +3,7 @@
 import time
 
 from ..random_state import RandomState
-from .fingerprint import fingerprint
+from .fingerprint import fingerprint, reachable
 from .samples import Refused, fetch, is_same, leaves_of, twin_of
 
 PROBES = 8  # samples that are fetched twice
@@ -38,7 +38,7 @@ def spread(count, shift=0):
 
 def check_probes(torch, loader, probes):
     """Fetching is the same twice, draws no random numbers, and a batch is its samples one below the other."""
-    before = RandomState(torch)
+    before = RandomState(torch, reachable(torch, loader.dataset, loader.collate_fn))
     singles = [leaves_of(torch, fetch(torch, loader, [index])) for index in probes]
     if before.is_drawn_from():
         raise Refused("its samples are drawn at random")
@@ -114,7 +114,7 @@ class Audits:
         return why
 
     def _why_changed(self, indices):
-        before = RandomState(self._torch)
+        before = RandomState(self._torch, reachable(self._torch, *self._watched))
         why = next(filter(None, map(self._why_sample_changed, indices)), "")
         return "its samples are drawn at random by now" if before.put_back() and not why else why
 

@@ -17,7 +17,7 @@ class Fingerprint:
 
     def __init__(self, items, kept):
         self._items = items
-        self._kept = kept  # so that no identity is given to something new
+        self.kept = kept  # so that no identity is given to something new
 
     def __eq__(self, other):
         return isinstance(other, Fingerprint) and self._items == other._items
@@ -29,6 +29,12 @@ def fingerprint(torch, *things):
         return walk(torch, things)
     except Exception:  # another thread changes a dictionary meanwhile
         return object()
+
+
+def reachable(torch, *things):
+    """All that was seen in such a walk but plain values; where it failed nothing."""
+    found = fingerprint(torch, *things)
+    return found.kept if isinstance(found, Fingerprint) else []
 
 
 def walk(torch, things):
