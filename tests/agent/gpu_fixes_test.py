@@ -238,6 +238,13 @@ model = Net().cuda()
         several = several.replace("self.inner = model", "self.inner, self.cache = model, Cache()")
         self.assert_in_force(self.both(["cuda-graphs"], several), "cuda-graphs")
 
+    def test_calls_by_name_with_containers_and_plain_values(self):
+        source = self.of_net("pass", "{'out': self.inner(x) * scale + parts[0][1], 'none': None, 'scale': scale}").replace("def forward(self, x)", "def forward(self, x, parts=(), scale=1.0)")
+        source = source.replace("model(x)", "model(x, scale=0.5, parts=[(None, x.mean())])['out']").replace("model(torch.ones(3, 8).cuda())", "model(torch.ones(3, 8).cuda(), [(0, 0)])['out']")
+        self.assert_in_force(self.both(["cuda-graphs"], source), "cuda-graphs")
+        odd = self.of_net("pass", "self.inner(x) * factor.item()").replace("def forward(self, x)", "def forward(self, x, factor=torch.ones(()))").replace("model(x)", "model(x, torch.ones(()))")
+        self.assert_refused(self.both(["cuda-graphs"], odd), "cuda-graphs", "called with something else")
+
     def test_what_a_pass_hands_to_the_next_is_refused(self):
         for before, result, setup, why in (("out = 0.5 * self.kept + self.inner(x); self.kept = out.detach().mean()", "out", "self.kept = torch.zeros(()).cuda()", "goes on from"),
                                            ("out = self.inner(x) + self.kept[0]; self.kept = (0.1 * out.detach().mean(),)", "out", "self.kept = (torch.zeros(()).cuda(),)", "goes on from"),

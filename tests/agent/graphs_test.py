@@ -188,7 +188,7 @@ class Cache:
     last = None
 
 
-@mock.patch.object(capturing, "is_on_gpu", lambda value: True)
+@mock.patch.object(capturing, "KIND", "cpu")
 class LeavingTest(unittest.TestCase):
     """What a pass leaves in attributes, as it is found before a capture."""
 
@@ -207,7 +207,7 @@ class LeavingTest(unittest.TestCase):
         net = self.Net()
         net.leave = types.MethodType(leave, net)
         captured = Captured.__new__(Captured)
-        captured._torch, captured._module, captured._inputs, captured._patches = torch, net, [torch.ones(3, 2)], Patches()
+        captured._torch, captured._module, captured._arguments, captured._patches, captured._rest = torch, net, ([torch.ones(3, 2)], {}), Patches(), None
         for _ in range(2):
             captured._pass(net)
         with captured._reads_nothing_left():
@@ -249,6 +249,24 @@ class LeavingTest(unittest.TestCase):
         self.assertEqual([left.name for left in self.passes(leave)[1]._left], ["kept", "last"])
 
 
+class WatchTest(unittest.TestCase):
+    def test_only_news_touch_the_model(self):
+        patches, model, other = Patches(), torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2)
+        self.addCleanup(patches.restore)
+        captured = types.SimpleNamespace(is_touched=False)
+        model.scale = 2.0
+        capturing.watch(types.SimpleNamespace(torch=torch, patches=patches), model, captured)
+        model.train()
+        model.scale = model.scale
+        other.scale = 1.0
+        self.assertFalse(captured.is_touched)
+        for change in (model.eval, lambda: setattr(model[0], "new", 1), lambda: model.register_buffer("new", torch.zeros(1)), lambda: model.append(other),
+                       lambda: delattr(model, "scale"), lambda: setattr(model[0], "weight", torch.nn.Parameter(torch.zeros(2, 2)))):  # fmt: skip
+            captured.is_touched = False
+            change()
+            self.assertTrue(captured.is_touched)
+
+
 class StandIn:
     """For what is captured: it knows the calls that it replays."""
 
@@ -267,7 +285,7 @@ class StandIn:
 
 
 @mock.patch.object(graphs, "Captured", StandIn)
-@mock.patch.object(graphs, "signature", lambda torch, args: args[0].shape)
+@mock.patch.object(capturing, "KIND", "cpu")
 class TurningTest(unittest.TestCase):
     """What is turned on inside of a graph takes another graph."""
 

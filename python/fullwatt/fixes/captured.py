@@ -6,14 +6,16 @@ import weakref
 
 from .model_state import State, objects_in
 from .models import Refused
+from .tensor_tree import TensorTree
 
+KIND = "cuda"  # of the device that has graphs
 WARM_UP = 3  # passes before the capture, in which libraries choose their algorithms and workspaces
 
 
 class Captured:
     """Two graphs and their memory."""
 
-    def __init__(self, tools, module, call, key, args):
+    def __init__(self, tools, module, call, key, arguments):
         self.key = key
         self._torch = torch = tools.torch
         self._patches = tools.patches
@@ -23,9 +25,12 @@ class Captured:
         if not self._trained or any(not parameter.is_floating_point() for parameter in self._trained):
             raise Refused("it has nothing to train, or parameters that are no floating-point numbers")
         self._addresses = addresses(self._parameters)
-        self._inputs = [value.detach().clone().requires_grad_(value.requires_grad) for value in args]
+        self._inputs = [value.detach().clone().requires_grad_(value.requires_grad) for value in arguments.tensors]
+        self._arguments = arguments.with_tensors(self._inputs)
+        self._returned = None  # the tree of what a pass returns
+        self._left = []  # what it leaves behind besides that
+        self._rest = None  # of these, what is no tensor
         self.replays = 0
-        self._left = []  # what a pass leaves behind besides that which it returns
         self._pending = None  # a weak reference to the last pass whose gradients are still to come
         self.is_touched = False  # an attribute of a module was set since
         before = self._before = State(torch, module)
@@ -87,20 +92,19 @@ class Captured:
 
     def _pass(self, call):
         """All tensors that come out of the model: those that it returns, and behind them those that it leaves in attributes."""
-        flatten = self._torch.utils._pytree.tree_flatten
+        args, kwargs = self._arguments
         places = [vars(owner) for owner in self._owners()]
         before = list(map(dict, places))
-        outputs, self._form = flatten(call(*self._inputs))
-        self._returned = len(outputs)
-        self._left = []
-        for values, old in zip(places, before):
-            for name in [name for name, value in values.items() if value is not old.get(name)]:
-                tensors, form = flatten(values[name])
-                if tensors and all(isinstance(tensor, self._torch.Tensor) for tensor in tensors):
-                    self._left.append(Left(values, name, form))
-                    outputs += tensors
-        if self._returned == 0 or not all(isinstance(output, self._torch.Tensor) and is_on_gpu(output) for output in outputs):
+        returned = TensorTree(self._torch, call(*args, **kwargs))
+        changed = [(values, name, value) for values, old in zip(places, before) for name, value in values.items() if value is not old.get(name)]
+        left = [Left(values, name, TensorTree(self._torch, value)) for values, name, value in changed]
+        self._returned, self._left = returned, [part for part in left if part.tree.tensors and part.tree.is_plain()]
+        outputs = returned.tensors + [tensor for part in self._left for tensor in part.tree.tensors]
+        if not returned.tensors or not returned.is_plain() or not all(map(is_on_gpu, outputs)):
             raise Refused("it returns something else than tensors on the GPU, or leaves such in its attributes")
+        rest, self._rest = self._rest, [returned.rest(), *[(part.name, part.tree.rest()) for part in self._left]]
+        if rest is not None and rest != self._rest:
+            raise Refused("it returns other numbers each time, or leaves such in its attributes")
         return outputs
 
     def _owners(self):
@@ -146,20 +150,19 @@ class Captured:
         pending = self._pending() if self._pending is not None else None
         return pending is not None and not pending.is_over
 
-    def replay(self, args):
+    def replay(self, inputs):
         """What the model would return; what it would leave in attributes is put there."""
         self.replays += 1
-        outputs = list(self._function.apply(*args, *self._trained))
-        unflatten, end = self._torch.utils._pytree.tree_unflatten, self._returned
-        for values, name, form in self._left:
-            begin, end = end, end + form.num_leaves
-            values[name] = unflatten(outputs[begin:end], form)
-        return unflatten(outputs[:self._returned], self._form)
+        outputs = iter(self._function.apply(*inputs, *self._trained))
+        returned = self._returned.with_tensors(outputs)
+        for values, name, tree in self._left:
+            values[name] = tree.with_tensors(outputs)
+        return returned
 
-    def forward(self, pass_, args):
+    def forward(self, pass_, inputs):
         """Runs the first graph; gives copies."""
         self._pending = pass_
-        for mine, value in zip(self._inputs, args):
+        for mine, value in zip(self._inputs, inputs):
             if mine.data_ptr() != value.data_ptr():
                 mine.copy_(value)
         self._forward.replay()
@@ -196,7 +199,7 @@ class Left(typing.NamedTuple):
 
     values: dict  # of all attributes there
     name: str
-    form: object  # how its tensors are put together
+    tree: TensorTree
 
     def value(self):
         """What is there now."""
@@ -204,13 +207,14 @@ class Left(typing.NamedTuple):
 
 
 def watch(tools, module, captured):
-    """Sees when the program sets an attribute of a module of the model, or registers something there."""
+    """Sees when the program sets an attribute of a module of the model to something else, or registers something there."""
     watched = {id(part) for part in module.modules()}
 
     def make(original):
         def changes(self, *args, **kwargs):
+            is_news = id(self) in watched and not (len(args) == 2 and vars(self).get(args[0], captured) is args[1])
             original(self, *args, **kwargs)
-            if id(self) in watched:
+            if is_news:
                 captured.is_touched = True
 
         return changes
@@ -220,7 +224,7 @@ def watch(tools, module, captured):
 
 
 def is_on_gpu(tensor):
-    return tensor.is_cuda
+    return tensor.device.type == KIND
 
 
 def can_join(gradients):

@@ -8,13 +8,15 @@ no graph sees, such as a number in an object that is no module.
 import math
 
 from . import clipping
-from .captured import Captured
+from .captured import Captured, is_on_gpu
 from .model_state import State
 from .models import GRAPH, Refused, hooks_of
+from .tensor_tree import TensorTree
 
 NAME = "cuda-graphs"
 ALIKE = 3  # calls in a row with the same inputs before one is captured
 AUDIT_EVERY = 500  # calls
+ODD_INPUTS = "it is called with something else than tensors on the GPU and plain values"
 MOST_DIFFERENCE = {False: 0.02, True: 0.1}  # of what float32 returns, and what half precision does; other algorithms round otherwise
 
 
@@ -35,7 +37,7 @@ def cuda_graphs(tools, _):
 def why_not(torch, module):
     """Why a model cannot be captured; empty when it may be tried."""
     parameters = list(module.parameters())
-    if {parameter.device.type for parameter in parameters} != {"cuda"} or len({parameter.device for parameter in parameters}) != 1:
+    if not all(map(is_on_gpu, parameters)) or len({parameter.device for parameter in parameters}) != 1:
         return "its parameters are not on one GPU"
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return "several processes train together"
@@ -57,76 +59,100 @@ class Graphed:
         self._is_off = False
 
     def __call__(self, *args, **kwargs):
-        if self._is_off or kwargs or not self._torch.is_grad_enabled() or not self._module.training or not self._tools.models.all_seen():
+        if self._is_off or not self._torch.is_grad_enabled() or not self._module.training or not self._tools.models.all_seen():
             return self._plain(*args, **kwargs)
-        inside = self._tools.models.turned_on()
-        key, captured = signature(self._torch, args), self._captured.get(inside)
-        if captured is not None and key == captured.key:
+        inside, call = self._tools.models.turned_on(), Call(self._torch, self._plain, args, kwargs)
+        captured = self._captured.get(inside)
+        if captured is not None and call.key == captured.key:
             if not captured.fits():
-                return self._give_up("the program has changed the model since: moved parameters, froze some, or set an attribute", args)
-            return self._plain(*args) if captured.is_busy() else self._replay(captured, args)
-        self._alike = self._alike + 1 if (inside, key) == self._last else 1
-        self._last = inside, key
-        if key is None or captured is not None or self._alike < ALIKE:
-            return self._plain(*args)
-        return self._capture(inside, key, args)
+                return self._give_up("the program has changed the model since: moved parameters, froze some, or set an attribute", call)
+            return call.as_it_is() if captured.is_busy() else self._replay(captured, call)
+        self._alike = self._alike + 1 if (inside, call.key) == self._last else 1
+        self._last = inside, call.key
+        if captured is not None or self._alike < ALIKE:
+            return call.as_it_is()
+        return self._capture(inside, call)
 
-    def _capture(self, inside, key, args):
+    def _capture(self, inside, call):
         try:
-            why = self._tools.models.first_passes.why_no_graph
+            why = self._tools.models.first_passes.why_no_graph or call.why_not
             if why:
                 raise Refused(why)
-            captured = Captured(self._tools, self._module, self._plain, key, args)
+            captured = Captured(self._tools, self._module, self._plain, call.key, call.arguments())
         except Exception as error:
-            return self._give_up(str(error) if isinstance(error, Refused) else "capturing failed: %s" % str(error).strip().split("\n")[0][:200], args)
+            return self._give_up(str(error) if isinstance(error, Refused) else "capturing failed: %s" % str(error).strip().split("\n")[0][:200], call)
         self._captured[inside] = captured
-        result = self._replay(captured, args)
+        result = self._replay(captured, call)
         if not self._is_off:
             self._tools.report.in_force(NAME, "around " + type(self._module).__name__)
         return result
 
-    def _replay(self, captured, args):
+    def _replay(self, captured, call):
         if captured.replays % AUDIT_EVERY == 0 and self._torch.cuda.mem_get_info()[0] > captured.bytes:
-            return self._audited(captured, args)
-        return captured.replay(args)
+            return self._audited(captured, call)
+        return captured.replay(call.tensors)
 
-    def _audited(self, captured, args):
+    def _audited(self, captured, call):
         """The graph beside the model as it is. Where they differ, the model must agree with itself for that to tell anything."""
         before = State(self._torch, self._module)
-        expected = self._as_it_is(args)
-        result = captured.replay(args)
+        expected = self._only_returned(call)
+        result = captured.replay(call.tensors)
         found = difference(self._torch, flat(self._torch, result), expected)
         if found <= MOST_DIFFERENCE[self._is_half(expected)]:
             return result
         before.restore()
-        if difference(self._torch, self._as_it_is(args), expected) > found / 2:
-            return captured.replay(args)
-        return self._give_up("the graph is %.0f %% off what the model returns, which depends on something that no graph sees" % min(100 * found, 1000), args)
+        if difference(self._torch, self._only_returned(call), expected) > found / 2:
+            return captured.replay(call.tensors)
+        return self._give_up("the graph is %.0f %% off what the model returns, which depends on something that no graph sees" % min(100 * found, 1000), call)
 
-    def _as_it_is(self, args):
-        """What the model returns without a graph, and nothing else of that pass."""
+    def _only_returned(self, call):
+        """What the model returns as it is, and nothing else of that pass."""
         before = State(self._torch, self._module)
         try:
-            return flat(self._torch, self._plain(*args))
+            return flat(self._torch, call.as_it_is())
         finally:
             before.restore()
 
     def _is_half(self, tensors):
         return self._torch.is_autocast_enabled() or any(tensor.is_floating_point() and tensor.dtype.itemsize < 4 for tensor in tensors)
 
-    def _give_up(self, why, args):
+    def _give_up(self, why, call):
         self._is_off, self._captured = True, {}
         report = self._tools.report
         (report.undone if report.state(NAME) == "in-force" else report.refused)(NAME, why)
-        return self._plain(*args)
+        return call.as_it_is()
 
 
-def signature(torch, args):
-    """What must be the same for a graph to be right; None where it cannot be told."""
-    if not args or not all(type(value) is torch.Tensor and value.is_cuda for value in args):
-        return None
-    inputs = tuple((value.shape, value.stride(), value.dtype, value.device, value.requires_grad) for value in args)
-    return inputs, torch.is_autocast_enabled() and autocast_dtype(torch)
+class Call:
+    """One call of a model."""
+
+    def __init__(self, torch, plain, args, kwargs):
+        self._torch = torch
+        self._plain, self._args, self._kwargs = plain, args, kwargs
+        self.why_not, rest = "", None
+        self.tensors = args
+        if kwargs or not args or any(type(value) is not torch.Tensor for value in args):
+            tree = self.arguments()
+            self.tensors, rest = tree.tensors, tree.rest()
+            if not tree.tensors or not tree.is_plain() or any(type(tensor) is not torch.Tensor for tensor in tree.tensors):
+                self.why_not = ODD_INPUTS
+        if not all(map(is_on_gpu, self.tensors)):
+            self.why_not = ODD_INPUTS
+        self.key = None if self.why_not else (signature(torch, self.tensors), rest)  # what must be the same for a graph to be right
+
+    def arguments(self):
+        """All that the model is given."""
+        return TensorTree(self._torch, (self._args, self._kwargs))
+
+    def as_it_is(self):
+        """Without a graph."""
+        return self._plain(*self._args, **self._kwargs)
+
+
+def signature(torch, tensors):
+    """All of them but their numbers, and how autocast stands."""
+    each = tuple((value.shape, value.stride(), value.dtype, value.device, value.requires_grad) for value in tensors)
+    return each, torch.is_autocast_enabled() and autocast_dtype(torch)
 
 
 def autocast_dtype(torch):
@@ -136,7 +162,7 @@ def autocast_dtype(torch):
 
 def flat(torch, result):
     """The tensors of what a model returns, without the way they were computed."""
-    return [leaf.detach() for leaf in torch.utils._pytree.tree_flatten(result)[0]]
+    return [tensor.detach() for tensor in TensorTree(torch, result).tensors]
 
 
 def difference(torch, found, expected):

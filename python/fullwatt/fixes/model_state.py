@@ -10,7 +10,7 @@ from .random_state import RandomState
 PLAIN = (bool, int, float, complex, str, bytes, type(None))  # what cannot be changed but by another value
 CONTAINERS = (list, dict, set, collections.deque)
 NO_STATE = (type, types.ModuleType, types.FunctionType, types.MethodType)  # have attributes, but none that a pass sets
-NOT_OWN = ("_parameters", "_buffers", "_modules", "_compiled_call_impl")  # of a module's attributes: looked at apart, or the agent's
+DEPTH = 6  # of containers in containers
 MANY = 10_000  # parts of a container; no more are looked at
 MOST_BYTES = 64e6  # of a tensor that is no buffer and that is put back: others are more likely data than state
 
@@ -26,8 +26,9 @@ class State:
         self._torch = torch
         self._module = module
         self._parts = list(map(weakref.ref, module.modules()))
-        self._of_modules = [Attributes(torch, *place) for part in module.modules() for place in ((vars(part), COUNTS), (part._buffers, BUFFERS), (part._parameters, PARAMETERS))]
-        self._of_objects = [Attributes(torch, vars(value), COUNTS) for value in objects_in(torch, module)]
+        other = names_of_others(torch)
+        self._of_modules = [Attributes(torch, *place, other) for part in module.modules() for place in ((vars(part), COUNTS), (part._buffers, BUFFERS), (part._parameters, PARAMETERS))]
+        self._of_objects = [Attributes(torch, vars(value), COUNTS, ()) for value in objects_in(torch, module)]
         buffers = {id(buffer): buffer for buffer in module.buffers()}
         others = {id(tensor): tensor for attributes in self._of_modules + self._of_objects for tensor in attributes.tensors() if tensor.nbytes <= MOST_BYTES}
         self._contents = [(tensor, tensor.detach().clone()) for tensor in {**buffers, **others}.values() if can_be_written(torch, tensor)]
@@ -52,9 +53,14 @@ class State:
 
 def objects_in(torch, module):
     """The objects of the program that stand in attributes of modules, and have attributes themselves."""
-    others = (torch.Tensor, torch.nn.Module, *NO_STATE)
-    values = [value for part in module.modules() for name, value in vars(part).items() if name not in NOT_OWN]
+    others, names = (torch.Tensor, torch.nn.Module, *NO_STATE), names_of_others(torch)
+    values = [value for part in module.modules() for name, value in vars(part).items() if name not in names]
     return list({id(value): value for value in values if hasattr(value, "__dict__") and not isinstance(value, others)}.values())
+
+
+def names_of_others(torch):
+    """Of those attributes that every module has from torch, or from the agent, and that are looked at apart or not at all."""
+    return (vars(torch.nn.Module()).keys() | {"_compiled_call_impl"}) - {"training"}
 
 
 def can_be_written(torch, tensor):
@@ -65,17 +71,24 @@ def can_be_written(torch, tensor):
 class Attributes:
     """Those of one module or object: what each was, and, until they are put back, the values themselves."""
 
-    def __init__(self, torch, values, why):
+    def __init__(self, torch, values, why, others):
         self._torch = torch
         self._values = values
         self._why = why  # it tells something when one is changed
+        self._others = others  # names of those that are not looked at
         self._before = self._own()
         self._known = {name: Known(value) for name, value in self._before.items()}
-        self._containers = [(container, parts_of(container)) for container in containers_in(self._before.values())]
+        self._containers = [(value, parts_of(value)) for value in self.values() if isinstance(value, CONTAINERS)]
 
     def values(self):
-        """All of them, and what is in a list or the like."""
-        return [part for value in self._before.values() for part in (first_parts(value) if has_parts(value) else [value])]
+        """All of them, and what is in lists and the like, each once."""
+        found, waiting = {}, list(self._before.values())
+        while waiting:
+            value = waiting.pop()
+            if id(value) not in found:
+                found[id(value)] = value
+                waiting += first_parts(value) if has_parts(value) else []
+        return list(found.values())
 
     def tensors(self):
         """The tensors among these."""
@@ -101,7 +114,7 @@ class Attributes:
         return self._why if told else ""
 
     def _own(self):
-        return {name: value for name, value in self._values.items() if name not in NOT_OWN}
+        return {name: value for name, value in self._values.items() if name not in self._others}
 
     def _changed(self, but=()):
         """The names of those that are something else now, are new, or are gone."""
@@ -113,9 +126,9 @@ class Attributes:
 class Known:
     """What a value was, without keeping it alive: a plain value, a container by its parts, anything else by being itself."""
 
-    def __init__(self, value):
+    def __init__(self, value, depth=DEPTH):
         self.kind = type(value)
-        self._count, self._parts = (len(value), list(map(Known, first_parts(value)))) if has_parts(value) else (0, None)
+        self._count, self._parts = (len(value), [Known(part, depth - 1) for part in first_parts(value)]) if has_parts(value) and depth else (0, None)
         self._get = reference_to(value if self._parts is None else None)
 
     def is_still(self, value):
@@ -152,17 +165,6 @@ def first_parts(container):
 def are_same(some, others):
     """Whether they are the same objects."""
     return len(some) == len(others) and all(one is other for one, other in zip(some, others))
-
-
-def containers_in(values):
-    """All that can be changed, and those in them."""
-    found, waiting = {}, list(values)
-    while waiting:
-        value = waiting.pop()
-        if has_parts(value) and id(value) not in found:
-            found[id(value)] = value
-            waiting += first_parts(value)
-    return [value for value in found.values() if not isinstance(value, tuple)]
 
 
 def fill(container, parts):
