@@ -35,14 +35,22 @@ double median_ratio(const model::Turn& turn) {
   return median(std::move(ratios));
 }
 
-/// Why the trial says nothing for this fix; empty when it does.
-std::string why_not(const model::Trial& trial, const std::string& fix) {
+/// Why the fix was not in force when the trial ended; empty when it was.
+std::string why_not_in_force(const model::Trial& trial, const std::string& fix) {
   const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
-  if (state != trial.fixes.end() && state->state == "refused") return state->text;
-  if (!trial.failure.empty()) return trial.failure;
   if (state == trial.fixes.end()) return "it was not applied";
   if (state->state == "waiting") return "not in force by the end: it waits " + state->text;
   return state->state == "in-force" ? std::string() : state->text;
+}
+
+bool is_refused(const model::Trial& trial, const std::string& fix) {
+  const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
+  return state != trial.fixes.end() && state->state == "refused";
+}
+
+/// Why the trial says nothing for this fix; empty when it does.
+std::string why_not(const model::Trial& trial, const std::string& fix) {
+  return trial.failure.empty() || is_refused(trial, fix) ? why_not_in_force(trial, fix) : trial.failure;
 }
 
 /// Whether the settings of a fix do what the other does.
@@ -240,10 +248,6 @@ class Search {
   }
 
   static bool is_measured(const model::Turn& turn) { return !turn.with_ms.empty() && !turn.without_ms.empty(); }
-  static bool is_refused(const model::Trial& trial, const std::string& fix) {
-    const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
-    return state != trial.fixes.end() && state->state == "refused";
-  }
 
   static void judge(model::TriedFix& tried, const model::Turn* turn, const model::Trial& trial) {
     if (turn == nullptr || !is_measured(*turn)) {
@@ -259,7 +263,9 @@ class Search {
       tried.after_watts = turn->watts->with;
     }
     tried.kept = turn->kept;
-    if (!tried.kept) tried.reason = "not faster beyond noise";
+    if (tried.kept) return;
+    tried.reason = why_not_in_force(trial, tried.fix.id);  // given up by itself while it was measured
+    if (tried.reason.empty()) tried.reason = "not faster beyond noise";
   }
 
   static model::TriedFix new_entry(const Candidate& candidate) {

@@ -11,9 +11,10 @@ import support  # noqa: F401  (puts the agent on the path)
 import torch
 from fullwatt.fixes import clipping, graphs
 from fullwatt.fixes import captured as capturing
-from fullwatt.fixes.captured import Captured, Standing
+from fullwatt.fixes.captured import Captured, Standing, Watch
 from fullwatt.fixes.model_state import State
 from fullwatt.fixes.models import Refused
+from fullwatt.fixes.random_state import gpu_draws_from_a_copy
 from fullwatt.patches import Patches
 
 COUNTS = "its modules count or remember something in Python"
@@ -49,8 +50,8 @@ class StateTest(unittest.TestCase):
     """What a pass changes besides computing is put back, and told where a graph would not do it again."""
 
     def setUp(self):
-        self.on_gpu = []
-        for name, stand_in in (("is_initialized", lambda: True), ("get_rng_state", lambda: "as it was"), ("set_rng_state", self.on_gpu.append)):
+        self.on_gpu = 1
+        for name, stand_in in (("is_initialized", lambda: True), ("get_rng_state", lambda: self.on_gpu), ("set_rng_state", lambda state: setattr(self, "on_gpu", state))):
             patch = mock.patch.object(torch.cuda, name, stand_in)
             patch.start()
             self.addCleanup(patch.stop)
@@ -59,8 +60,22 @@ class StateTest(unittest.TestCase):
 
     def test_buffers_and_the_random_numbers_of_the_gpu(self):
         self.model(torch.zeros(3, 2))
+        self.on_gpu = 2
         self.assertEqual(self.state.restore(), "")
-        self.assertEqual((int(self.model[1].num_batches_tracked), self.on_gpu), (0, ["as it was"]))
+        self.assertEqual((int(self.model[1].num_batches_tracked), self.on_gpu), (0, 1))
+
+    def test_the_generator_of_the_gpu_is_not_seeded_where_nothing_was_drawn(self):
+        with mock.patch.object(torch.cuda, "set_rng_state", self.fail):
+            self.assertEqual(self.state.restore(), "")
+
+    def test_drawing_from_a_copy(self):
+        """The program's own generator is back afterwards, whatever happens."""
+        generator = mock.MagicMock()
+        with mock.patch.object(torch.cuda, "default_generators", [generator]), mock.patch.object(torch.cuda, "current_device", lambda: 0):
+            with self.assertRaises(KeyError), gpu_draws_from_a_copy(torch):
+                generator.graphsafe_set_state.assert_called_once_with(generator.clone_state())
+                raise KeyError
+        generator.graphsafe_set_state.assert_called_with(generator.graphsafe_get_state())
 
     def test_passes_of_the_program_go_on_with_buffers_that_were_put_back(self):
         self.model.eval()
@@ -250,32 +265,45 @@ class LeavingTest(unittest.TestCase):
 
 
 class WatchTest(unittest.TestCase):
-    def test_only_news_touch_the_model(self):
-        patches, model, other = Patches(), torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2)
+    def setUp(self):
+        patches, self.model = Patches(), torch.nn.Sequential(torch.nn.Linear(2, 2))
         self.addCleanup(patches.restore)
-        captured = types.SimpleNamespace(is_touched=False)
-        model.scale = 2.0
-        capturing.watch(types.SimpleNamespace(torch=torch, patches=patches), model, captured)
+        self.model.scale = 2.0
+        self.watch = Watch(types.SimpleNamespace(torch=torch, patches=patches), self.model)
+
+    def test_only_news_change_the_model(self):
+        model, other = self.model, torch.nn.Linear(2, 2)
         model.train()
         model.scale = model.scale
         other.scale = 1.0
-        self.assertFalse(captured.is_touched)
+        self.assertEqual(self.watch.changes, 0)
         for change in (model.eval, lambda: setattr(model[0], "new", 1), lambda: model.register_buffer("new", torch.zeros(1)), lambda: model.append(other),
                        lambda: delattr(model, "scale"), lambda: setattr(model[0], "weight", torch.nn.Parameter(torch.zeros(2, 2)))):  # fmt: skip
-            captured.is_touched = False
+            before = self.watch.changes
             change()
-            self.assertTrue(captured.is_touched)
+            self.assertGreater(self.watch.changes, before)
+
+    def test_seeds(self):
+        for seed in (lambda: torch.manual_seed(1), torch.seed, lambda: torch.cuda.manual_seed(1), lambda: torch.cuda.random.manual_seed_all(1)):
+            before = self.watch.seedings
+            seed()
+            self.assertGreater(self.watch.seedings, before)
+        self.assertEqual(self.watch.changes, 0)
 
 
 class StandIn:
     """For what is captured: it knows the calls that it replays."""
 
-    def __init__(self, tools, module, call, key, args):
+    def __init__(self, tools, module, watch, call, key, arguments):
         self.key = key
         self.replays = 1  # no audit is due
+        self.outdated = False
 
     def fits(self):
         return True
+
+    def is_outdated(self):
+        return self.outdated
 
     def is_busy(self):
         return False
@@ -293,8 +321,11 @@ class TurningTest(unittest.TestCase):
         self.inside = ()
         first_passes = types.SimpleNamespace(why_no_graph="")
         models = types.SimpleNamespace(all_seen=lambda: True, turned_on=lambda: self.inside, first_passes=first_passes)
-        report = types.SimpleNamespace(in_force=lambda *_: None)
-        self.graphed = graphs.Graphed(types.SimpleNamespace(torch=torch, models=models, report=report), torch.nn.Linear(2, 2), lambda x: "plain")
+        self.told = []
+        report = types.SimpleNamespace(in_force=lambda *_: None, state=lambda _: "in-force", undone=lambda _, why: self.told.append(why))
+        patches = Patches()
+        self.addCleanup(patches.restore)
+        self.graphed = graphs.Graphed(types.SimpleNamespace(torch=torch, models=models, report=report, patches=patches), torch.nn.Linear(2, 2), lambda x: "plain")
 
     def calls(self, count, batch=4):
         return [self.graphed(torch.zeros(batch, 2)) for _ in range(count)]
@@ -319,6 +350,20 @@ class TurningTest(unittest.TestCase):
         self.assertEqual(self.calls(2), [without, without])
         self.inside = (True,)
         self.assertEqual(self.calls(1), [with_it])
+
+
+    def test_an_outdated_one_is_captured_anew_but_not_for_ever(self):
+        for _ in range(graphs.MOST_CAPTURES):
+            graph = self.calls(3)[-1]
+            self.assertIs(self.calls(1)[0], graph)
+            graph.outdated = True
+            plain, again, other = self.calls(3)
+            self.assertEqual((plain, again), ("plain", "plain"))
+            self.assertIsInstance(other, StandIn)
+            self.assertIsNot(other, graph)
+        other.outdated = True
+        self.assertEqual(self.calls(4), ["plain"] * 4)
+        self.assertIn("seeds the GPU's random numbers again and again", self.told[0])
 
 
 class DifferenceTest(unittest.TestCase):

@@ -171,6 +171,15 @@ for step in range(3000):
         self.assertEqual(values[0], values[-1])
         self.assertIn("tf32", values)
 
+    @unittest.skipUnless(hasattr(torch.nn.Module, "compile"), "this torch has no place for it")
+    def test_what_gives_up_while_it_is_measured_is_not_measured_to_the_end(self):
+        outcome, told = self.turns([{"id": "compile", "backend": "of_nobody"}, {"id": "tf32"}], self.SOURCE, pairs=5)
+        self.assertEqual((told["compile"]["kept"], len(told["compile"]["with_ms"])), (False, 1))
+        self.assertEqual(told["tf32"]["state"], "measured")
+        fix = [fact for fact in outcome.facts("fix") if fact["id"] == "compile"][-1]
+        self.assertEqual(fix["state"], "refused")
+        self.assertIn("of_nobody", fix["text"])
+
     def test_no_turn_is_taken_when_the_time_is_over(self):
         outcome, told = self.turns([{"id": "threads", "count": 1}, {"id": "tf32"}], self.SOURCE, pairs=1000, most_seconds=0)
         self.assertNotIn("ran to its end", outcome.out)

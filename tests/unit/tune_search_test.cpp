@@ -57,7 +57,7 @@ class Program {
         trial.failure = "exit code 1";
         return trial;
       }
-      if (state_of(fix.id) != "in-force") continue;
+      if (state_of(fix.id) != "in-force" && fix.id != gives_up) continue;
       const auto with = ms * factor(fix.id, plan);
       trial.turns.back() = {fix.id, with < ms, {ms, ms, ms}, {with, with, with}, 0};
       if (with < ms) {
@@ -75,7 +75,8 @@ class Program {
   }
 
   std::string refused;
-  std::string waiting;  ///< the program ends before it is applied
+  std::string waiting;   ///< the program ends before it is applied
+  std::string gives_up;  ///< by itself, while it is measured
   std::string broken;
   std::string opener;  ///< nothing else pays without it
   std::string again;   ///< has another turn after all others
@@ -89,7 +90,7 @@ class Program {
 
  private:
   std::string state_of(const std::string& fix) const {
-    return fix == refused ? "refused" : fix == waiting ? "waiting" : "in-force";
+    return fix == refused ? "refused" : fix == waiting ? "waiting" : fix == gives_up ? "undone" : "in-force";
   }
   double measured_ms(const model::Plan& plan) {
     double ms = 100;
@@ -115,6 +116,14 @@ model::Tuning search_in(Program& program, const SearchLimits& limits = {}) {
 
 const model::TriedFix& entry(const model::Tuning& tuning, const std::string& id) {
   return *std::ranges::find_if(tuning.tried, [&](const auto& tried) { return tried.fix.id == id; });
+}
+
+TEST(TuneSearchTest, AFixThatGivesUpWhileItIsMeasuredSaysWhy) {
+  Program program({{"cuda-graphs", 1}}, {candidate("cuda-graphs")});
+  program.gives_up = "cuda-graphs";
+  const auto tuning = search_in(program);
+  EXPECT_FALSE(entry(tuning, "cuda-graphs").kept);
+  EXPECT_EQ(entry(tuning, "cuda-graphs").reason, "as planned");  // the trial's own words
 }
 
 TEST(TuneSearchTest, FixesThatAreLiveTakeTurnsInOneStart) {

@@ -6,6 +6,7 @@ import weakref
 
 from .model_state import State, objects_in
 from .models import Refused
+from .random_state import gpu_draws_from_a_copy
 from .tensor_tree import TensorTree
 
 KIND = "cuda"  # of the device that has graphs
@@ -15,10 +16,11 @@ WARM_UP = 3  # passes before the capture, in which libraries choose their algori
 class Captured:
     """Two graphs and their memory."""
 
-    def __init__(self, tools, module, call, key, arguments):
+    def __init__(self, tools, module, watch, call, key, arguments):
         self.key = key
         self._torch = torch = tools.torch
         self._patches = tools.patches
+        self._watch = watch
         self._module = module
         self._parameters = [parameter for parameter in module.parameters()]
         self._trained = [parameter for parameter in self._parameters if parameter.requires_grad]
@@ -32,7 +34,6 @@ class Captured:
         self._rest = None  # of these, what is no tensor
         self.replays = 0
         self._pending = None  # a weak reference to the last pass whose gradients are still to come
-        self.is_touched = False  # an attribute of a module was set since
         before = self._before = State(torch, module)
         reserved = torch.cuda.memory_reserved()
         try:
@@ -47,12 +48,14 @@ class Captured:
             raise Refused(changed)
         self.bytes = torch.cuda.memory_reserved() - reserved  # at most
         self._function = make_function(torch, self)
-        watch(tools, module, self)
+        self._changes_seen = watch.changes
+        self._seedings_seen = watch.seedings if drops_between_layers(torch, module) else None
 
     def _capture(self, call, trained):
         torch = self._torch
         wanted = [value for value in self._inputs if value.requires_grad] + trained
-        self._warm_up(call, wanted)
+        with gpu_draws_from_a_copy(torch):
+            self._warm_up(call, wanted)
         pool = torch.cuda.graph_pool_handle()
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         # Weights that were cast outside of the graph would stay as they are. To cast none ahead would be another state of autocast, for which models are compiled anew.
@@ -140,10 +143,14 @@ class Captured:
 
     def fits(self):
         """Whether the model is what it was: parameters where they were, as many of them trained, and the same attributes."""
-        if self.is_touched and self._before.is_changed(self._left):
+        if self._watch.changes != self._changes_seen and self._before.is_changed(self._left):
             return False
-        self.is_touched = False
+        self._changes_seen = self._watch.changes
         return addresses(self._parameters) == self._addresses
+
+    def is_outdated(self):
+        """Whether another capture is needed: cuDNN may draw from other memory by now."""
+        return self._seedings_seen is not None and self._seedings_seen != self._watch.seedings
 
     def is_busy(self):
         """Whether the memory is still needed: a pass before this one waits for its gradients."""
@@ -206,21 +213,41 @@ class Left(typing.NamedTuple):
         return self.values[self.name]
 
 
-def watch(tools, module, captured):
-    """Sees when the program sets an attribute of a module of the model to something else, or registers something there."""
-    watched = {id(part) for part in module.modules()}
+class Watch:
+    """Counts what the program does to a model that captured passes may not survive."""
 
-    def make(original):
+    def __init__(self, tools, module):
+        torch, patches = tools.torch, tools.patches
+        self.changes = 0  # attributes of a module that were set to something else, and what was registered there
+        self.seedings = 0  # of the GPU's random numbers
+        self._watched = {id(part) for part in module.modules()}
+        for name in ("__setattr__", "__delattr__", "register_buffer", "register_parameter", "add_module"):
+            patches.replace(torch.nn.Module, name, self._counting_changes)
+        for owner in (torch.cuda, torch.cuda.random):
+            for name in ("manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state"):
+                patches.replace(owner, name, self._counting_seedings)
+
+    def _counting_changes(self, original):
+        watch = self
+
         def changes(self, *args, **kwargs):
-            is_news = id(self) in watched and not (len(args) == 2 and vars(self).get(args[0], captured) is args[1])
+            is_news = id(self) in watch._watched and not (len(args) == 2 and vars(self).get(args[0], watch) is args[1])
             original(self, *args, **kwargs)
-            if is_news:
-                captured.is_touched = True
+            watch.changes += is_news
 
         return changes
 
-    for name in ("__setattr__", "__delattr__", "register_buffer", "register_parameter", "add_module"):
-        tools.patches.replace(tools.torch.nn.Module, name, make)
+    def _counting_seedings(self, original):
+        def seeds(*args, **kwargs):
+            self.seedings += 1
+            return original(*args, **kwargs)
+
+        return seeds
+
+
+def drops_between_layers(torch, module):
+    """Whether cuDNN drops numbers between its recurrent layers. The memory for that is made anew when the GPU's random numbers are seeded."""
+    return any(isinstance(part, torch.nn.RNNBase) and part.dropout > 0 for part in module.modules())
 
 
 def is_on_gpu(tensor):

@@ -8,15 +8,17 @@ no graph sees, such as a number in an object that is no module.
 import math
 
 from . import clipping
-from .captured import Captured, is_on_gpu
+from .captured import Captured, Watch, drops_between_layers, is_on_gpu
 from .model_state import State
 from .models import GRAPH, Refused, hooks_of
+from .random_state import can_draw_from_a_copy, gpu_draws_from_a_copy
 from .tensor_tree import TensorTree
 
 NAME = "cuda-graphs"
 ALIKE = 3  # calls in a row with the same inputs before one is captured
 AUDIT_EVERY = 500  # calls
 ODD_INPUTS = "it is called with something else than tensors on the GPU and plain values"
+MOST_CAPTURES = 10  # anew, because of seeds
 MOST_DIFFERENCE = {False: 0.02, True: 0.1}  # of what float32 returns, and what half precision does; other algorithms round otherwise
 
 
@@ -43,6 +45,8 @@ def why_not(torch, module):
         return "several processes train together"
     if any(buffer.requires_grad for buffer in module.buffers()):
         return "it has a buffer that is trained"
+    if drops_between_layers(torch, module) and not can_draw_from_a_copy(torch):
+        return "before torch 2.4 nobody can see where cuDNN's dropout between recurrent layers draws from"
     return hooks_of(module)
 
 
@@ -56,6 +60,7 @@ class Graphed:
         self._plain = call
         self._last, self._alike = None, 0
         self._captured = {}  # by what is turned on inside
+        self._watch, self._captures = None, 0
         self._is_off = False
 
     def __call__(self, *args, **kwargs):
@@ -66,6 +71,8 @@ class Graphed:
         if captured is not None and call.key == captured.key:
             if not captured.fits():
                 return self._give_up("the program has changed the model since: moved parameters, froze some, or set an attribute", call)
+            if captured.is_outdated():
+                return self._begin_again(inside, call)
             return call.as_it_is() if captured.is_busy() else self._replay(captured, call)
         self._alike = self._alike + 1 if (inside, call.key) == self._last else 1
         self._last = inside, call.key
@@ -78,7 +85,8 @@ class Graphed:
             why = self._tools.models.first_passes.why_no_graph or call.why_not
             if why:
                 raise Refused(why)
-            captured = Captured(self._tools, self._module, self._plain, call.key, call.arguments())
+            self._watch = self._watch or Watch(self._tools, self._module)
+            captured = Captured(self._tools, self._module, self._watch, self._plain, call.key, call.arguments())
         except Exception as error:
             return self._give_up(str(error) if isinstance(error, Refused) else "capturing failed: %s" % str(error).strip().split("\n")[0][:200], call)
         self._captured[inside] = captured
@@ -86,6 +94,15 @@ class Graphed:
         if not self._is_off:
             self._tools.report.in_force(NAME, "around " + type(self._module).__name__)
         return result
+
+    def _begin_again(self, inside, call):
+        """Without the graph until it may be captured anew."""
+        self._captures += 1
+        if self._captures > MOST_CAPTURES:
+            return self._give_up("the program seeds the GPU's random numbers again and again, and its recurrent layers drop by them", call)
+        del self._captured[inside]
+        self._last, self._alike = (inside, call.key), 1
+        return call.as_it_is()
 
     def _replay(self, captured, call):
         if captured.replays % AUDIT_EVERY == 0 and self._torch.cuda.mem_get_info()[0] > captured.bytes:
@@ -95,21 +112,20 @@ class Graphed:
     def _audited(self, captured, call):
         """The graph beside the model as it is. Where they differ, the model must agree with itself for that to tell anything."""
         before = State(self._torch, self._module)
-        expected = self._only_returned(call)
+        expected, again = self._only_returned(call), self._only_returned(call)
         result = captured.replay(call.tensors)
         found = difference(self._torch, flat(self._torch, result), expected)
-        if found <= MOST_DIFFERENCE[self._is_half(expected)]:
+        if found <= MOST_DIFFERENCE[self._is_half(expected)] or difference(self._torch, again, expected) > found / 2:
             return result
         before.restore()
-        if difference(self._torch, self._only_returned(call), expected) > found / 2:
-            return captured.replay(call.tensors)
         return self._give_up("the graph is %.0f %% off what the model returns, which depends on something that no graph sees" % min(100 * found, 1000), call)
 
     def _only_returned(self, call):
         """What the model returns as it is, and nothing else of that pass."""
         before = State(self._torch, self._module)
         try:
-            return flat(self._torch, call.as_it_is())
+            with gpu_draws_from_a_copy(self._torch):
+                return flat(self._torch, call.as_it_is())
         finally:
             before.restore()
 

@@ -223,12 +223,14 @@ class Compiled:
     def _wait(self, *args, **kwargs):
         if not self._tools.models.all_seen():
             return self._plain(*args, **kwargs)
-        if self._tools.models.first_passes.why_no_compiler:
-            self._use = self._plain
-            return self._plain(*args, **kwargs)
-        self._compiled = self._tools.torch.compile(self._visible(), **self._options)
-        keep_passes()
-        self._use = self._compiled_or_plain
+        self._use = self._plain
+        if not self._tools.models.first_passes.why_no_compiler:
+            try:
+                self._compiled = self._tools.torch.compile(self._visible(), **self._options)
+                keep_passes()
+                self._use = self._compiled_or_plain
+            except Exception as error:  # no such backend, or no compiler for this Python
+                self._refuse(error)
         return self._use(*args, **kwargs)
 
     def _compiled_or_plain(self, *args, **kwargs):
@@ -236,12 +238,15 @@ class Compiled:
             result = self._compiled(*args, **kwargs)
         except self._tools.torch._dynamo.exc.TorchDynamoException as error:
             self._use = self._plain
-            self._tools.report.refused("compile", "compiling failed: " + str(error).strip().split("\n")[0][:200])
+            self._refuse(error)
             return self._plain(*args, **kwargs)
         if not self._is_told:
             self._is_told = True
             self._tools.report.in_force("compile", "around " + self._name)
         return result
+
+    def _refuse(self, error):
+        self._tools.report.refused("compile", "compiling failed: " + str(error).strip().split("\n")[0][:200])
 
     def _visible(self):
         """The compiler passes over functions of torch itself: a model that is one of torch's own modules needs a frame that it sees."""

@@ -1,5 +1,6 @@
 """The random numbers of a program, for those who run its code out of turn."""
 
+import contextlib
 import random
 import sys
 
@@ -20,12 +21,33 @@ class RandomState:
 
     def put_back(self):
         """As if nothing had been drawn; whether anything was on the CPU."""
-        if self._on_gpu is not None:
+        if self._on_gpu is not None and self._on_gpu.is_another():
             self._on_gpu.put_back()
         others = [generator for generator in self._on_cpu if generator.is_another()]
         for generator in others:
             generator.put_back()
         return bool(others)
+
+
+@contextlib.contextmanager
+def gpu_draws_from_a_copy(torch):
+    """What is drawn on the GPU meanwhile leaves the program's generator alone. To set that back would also have cuDNN make new memory for what it drops between recurrent
+    layers, and a captured pass would go on with the memory that is free by then."""
+    if not torch.cuda.is_initialized() or not can_draw_from_a_copy(torch):
+        yield
+        return
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    own = generator.graphsafe_get_state()
+    generator.graphsafe_set_state(generator.clone_state())
+    try:
+        yield
+    finally:
+        generator.graphsafe_set_state(own)
+
+
+def can_draw_from_a_copy(torch):
+    """Since torch 2.4."""
+    return hasattr(torch.Generator, "graphsafe_set_state")
 
 
 class Generator:

@@ -102,7 +102,7 @@ class Turns:
 
     def _tell(self, measured):
         """What was measured, and whether the fix is kept."""
-        kept = self._report.state(measured.fix) != "refused" and pays(measured.ratios())
+        kept = not self._has_given_up(measured.fix) and pays(measured.ratios())
         self._agent.facts.add("turn", id=measured.fix, state="measured", kept=kept, without_ms=measured.ms[False], with_ms=measured.ms[True], once_s=measured.once_s(),
                               without_ns=measured.ends_ns[False], with_ns=measured.ends_ns[True])
         return kept
@@ -129,10 +129,14 @@ class Turns:
                 measured.ends_ns[on] += [int(1e9 * moment) for moment in (settled if is_first_use else started, ended)]
                 if is_first_use:
                     measured.first_use_s = settled - started
-            if is_decided(measured.ratios()) or self._is_late():
+            if is_decided(measured.ratios()) or self._is_late() or self._has_given_up(measured.fix):
                 break
         if is_on:
             turn(False)
+
+    def _has_given_up(self, name):
+        """Whether the fix itself has found out that it is not for this training."""
+        return self._report.state(name) in ("refused", "undone")
 
     def _is_late(self):
         return perf_counter() > self._deadline
