@@ -9,6 +9,7 @@ from unittest import mock
 
 import support  # noqa: F401  (puts the agent on the path)
 import torch
+import torch._dynamo  # looks for CUDA's own streams when it is imported
 from fullwatt.fixes import captured
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -14,7 +14,7 @@ from fullwatt.fixes import captured as capturing
 from fullwatt.fixes.captured import Captured, Standing, Watch
 from fullwatt.fixes.model_state import State
 from fullwatt.fixes.models import Refused
-from fullwatt.fixes.random_state import gpu_draws_from_a_copy
+from fullwatt.fixes.random_state import can_draw_from_a_copy, gpu_draws_from_a_copy
 from fullwatt.patches import Patches
 
 COUNTS = "its modules count or remember something in Python"
@@ -68,6 +68,7 @@ class StateTest(unittest.TestCase):
         with mock.patch.object(torch.cuda, "set_rng_state", self.fail):
             self.assertEqual(self.state.restore(), "")
 
+    @unittest.skipUnless(can_draw_from_a_copy(torch), "this torch cannot")
     def test_drawing_from_a_copy(self):
         """The program's own generator is back afterwards, whatever happens."""
         generator = mock.MagicMock()
