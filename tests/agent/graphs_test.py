@@ -326,7 +326,9 @@ class TurningTest(unittest.TestCase):
         report = types.SimpleNamespace(in_force=lambda *_: None, state=lambda _: "in-force", undone=lambda _, why: self.told.append(why))
         patches = Patches()
         self.addCleanup(patches.restore)
-        self.graphed = graphs.Graphed(types.SimpleNamespace(torch=torch, models=models, report=report, patches=patches), torch.nn.Linear(2, 2), lambda x: "plain")
+        tools, self.all_models = types.SimpleNamespace(torch=torch, models=models, report=report, patches=patches), []
+        self.graphed, self.other = [graphs.Graphed(tools, torch.nn.Linear(2, 2), lambda x: "plain", self.all_models) for _ in range(2)]
+        self.all_models += [self.graphed, self.other]
 
     def calls(self, count, batch=4):
         return [self.graphed(torch.zeros(batch, 2)) for _ in range(count)]
@@ -365,6 +367,15 @@ class TurningTest(unittest.TestCase):
         other.outdated = True
         self.assertEqual(self.calls(4), ["plain"] * 4)
         self.assertIn("seeds the GPU's random numbers again and again", self.told[0])
+
+
+    def test_the_fix_is_in_force_as_long_as_one_model_has_a_graph(self):
+        self.calls(3)
+        for _ in range(3):
+            self.other(1)
+        self.assertEqual(self.told, [])
+        self.graphed._give_up("it is over", graphs.Call(torch, lambda x: "plain", (1,), {}))
+        self.assertEqual(self.told, ["it is over"])
 
 
 class DifferenceTest(unittest.TestCase):

@@ -6,6 +6,7 @@ no graph sees, such as a number in an object that is no module.
 """
 
 import math
+import weakref
 
 from . import clipping
 from .captured import Captured, Watch, drops_between_layers, is_on_gpu
@@ -24,13 +25,15 @@ MOST_DIFFERENCE = {False: 0.02, True: 0.1}  # of what float32 returns, and what 
 
 def cuda_graphs(tools, _):
     """A layer around all others, so that what they do is captured, too."""
-    torch = tools.torch
+    torch, all_models = tools.torch, weakref.WeakSet()
 
     def make(module, call):
         why = why_not(torch, module)
         if why:
             raise Refused(why)
-        return Graphed(tools, module, call)
+        graphed = Graphed(tools, module, call, all_models)
+        all_models.add(graphed)
+        return graphed
 
     tools.models.add(NAME, GRAPH, make)
     clipping.in_one_piece(tools)
@@ -51,10 +54,11 @@ def why_not(torch, module):
 
 
 class Graphed:
-    """The call of one model."""
+    """The call of one model, among those of all."""
 
-    def __init__(self, tools, module, call):
+    def __init__(self, tools, module, call, all_models=()):
         self._tools = tools
+        self._all_models = all_models
         self._torch = tools.torch
         self._module = module
         self._plain = call
@@ -135,8 +139,12 @@ class Graphed:
     def _give_up(self, why, call):
         self._is_off, self._captured = True, {}
         report = self._tools.report
-        (report.undone if report.state(NAME) == "in-force" else report.refused)(NAME, why)
+        if not any(model.has_graph() for model in self._all_models):
+            (report.undone if report.state(NAME) == "in-force" else report.refused)(NAME, why)
         return call.as_it_is()
+
+    def has_graph(self):
+        return bool(self._captured)
 
 
 class Call:
