@@ -10,8 +10,9 @@ import torch
 from support import ROOT  # noqa: F401  (the agent's path)
 
 from fullwatt.fixes.cache.audit import FIRST_AUDIT, PROBES, RAREST_AUDIT, REST, Audits
-from fullwatt.fixes.cache.packing import LARGE, PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, Copying, pack_batch, room_for
 from fullwatt.fixes.cache.fingerprint import MOST_ITEMS, fingerprint
+from fullwatt.fixes.cache.form import Form
+from fullwatt.fixes.cache.packing import LARGE, PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, Copying, pack_batch, room_for
 
 COUNT = 32
 
@@ -63,7 +64,8 @@ def timed_data(costs):
 
 def audits_of(data, rest=REST):
     packed = torch.arange(float(COUNT))
-    return Audits(torch, COUNT, range(COUNT), lambda index: [packed[index:index + 1]], rest, data.times.clock)
+    form = Form(torch, packed[:1], packed[:2], 2)
+    return Audits(torch, form, COUNT, range(COUNT), lambda index: [packed[index:index + 1]], rest, data.times.clock)
 
 
 def epoch(audits, loader, batches, seconds):

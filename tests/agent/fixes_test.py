@@ -349,6 +349,21 @@ print(torch.rand(1).item())
         self.assert_in_force(cached, "sample-cache")
         self.assertEqual(cached.out, plain.out)
 
+    def test_names_and_tensors_of_different_sizes_are_packed_too(self):
+        named = self.DATA.replace('"y": float(i % 3)', '"y": float(i % 3), "name": "sample %d" % i, "boxes": (torch.ones(i % 5, 4) * i, None)')
+        collate = """
+def collate(samples):
+    return {"x": torch.stack([sample["x"] for sample in samples]), "y": torch.tensor([sample["y"] for sample in samples]),
+            "name": [sample["name"] for sample in samples], "boxes": tuple(sample["boxes"] for sample in samples)}
+"""
+        for workers in (0, 2):
+            loop = self.LOOP.replace("shuffle=True", "shuffle=True, collate_fn=collate, num_workers=%d" % workers)
+            loop = loop.replace("        optimizer.step()", "        print(batch['name'], [float(boxes.sum()) for boxes, _ in batch['boxes']])\n        batch['boxes'][0][0].zero_()\n        optimizer.step()")
+            plain, cached = self.train([], named + collate + loop), self.train([dict(self.CACHE, ahead=True, workers=workers)], named + collate + loop)
+            self.assertIn("sample 63", plain.out)
+            self.assert_in_force(cached, "sample-cache")
+            self.assertEqual(cached.out, plain.out)
+
     def try_for(self, steps, source):
         plan = os.path.join(self.scratch, "plan.json")
         with open(plan, "w") as file:

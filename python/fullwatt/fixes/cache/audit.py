@@ -4,7 +4,8 @@ import time
 
 from ..random_state import RandomState
 from .fingerprint import fingerprint, reachable
-from .samples import Refused, fetch, is_same, leaves_of, twin_of
+from .form import Form
+from .samples import Refused, fetch, is_same, twin_of
 
 PROBES = 8  # samples that are fetched twice
 FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
@@ -13,7 +14,7 @@ MUST_EPOCHS = 2  # whose first batch is audited whatever that takes: the second 
 
 
 def check(torch, loader):
-    """The number of samples of a loader that can be cached; raises Refused."""
+    """The number of samples of a loader that can be cached, the form of its batches, and the parts of some; raises Refused."""
     data = loader.dataset
     if isinstance(data, torch.utils.data.IterableDataset):
         raise Refused("an iterable data set has no samples by number")
@@ -27,8 +28,7 @@ def check(torch, loader):
         raise Refused("its data set has no length") from None
     if count < 2:
         raise Refused("its data set is empty")
-    check_probes(torch, loader, spread(count))
-    return count
+    return (count, *check_probes(torch, loader, spread(count)))
 
 
 def spread(count, shift=0):
@@ -39,25 +39,31 @@ def spread(count, shift=0):
 def check_probes(torch, loader, probes):
     """Fetching is the same twice, draws no random numbers, and a batch is its samples one below the other."""
     before = RandomState(torch, reachable(torch, loader.dataset, loader.collate_fn))
-    singles = [leaves_of(torch, fetch(torch, loader, [index])) for index in probes]
+    singles = [fetch(torch, loader, [index]) for index in probes]
     if before.is_drawn_from():
         raise Refused("its samples are drawn at random")
-    together, form = leaves_of(torch, fetch(torch, loader, probes))
+    several = fetch(torch, loader, probes)
     if before.is_drawn_from():
         raise Refused("its samples are drawn at random")
-    if any(single_form != form or any(row.shape[:1] != (1,) or row.shape[1:] != all_rows.shape[1:] for row, all_rows in zip(rows, together))
-           for rows, single_form in singles):
-        raise Refused("its samples differ in form, or are more than one row of a batch")
-    if not is_same(torch, together, [torch.cat(parts) for parts in zip(*(rows for rows, _ in singles))]):
+    form = Form(torch, singles[0], several, len(probes))
+    parts = form.parts(several, len(probes))
+    if not is_same(torch, parts, [joined(torch, same) for same in zip(*(form.parts(single, 1) for single in singles))]):
         raise Refused("two fetches of the same samples differ")
+    return form, parts
+
+
+def joined(torch, parts):
+    """Several as one, one below the other."""
+    return torch.cat(parts) if isinstance(parts[0], torch.Tensor) else [value for part in parts for value in part]
 
 
 class Audits:
     """Compares packed samples with the data set, and tells why they must not serve any more, or nothing. `numbers` are those of the packed samples,
     `stored` gives the parts of one, or None where it is not packed. After an audit there is none for `rest` times as long as that took."""
 
-    def __init__(self, torch, length, numbers, stored, rest=REST, clock=time.monotonic):
+    def __init__(self, torch, form, length, numbers, stored, rest=REST, clock=time.monotonic):
         self._torch = torch
+        self._form = form
         self._length = length  # of the data set
         self._numbers = numbers
         self._stored = stored
@@ -122,8 +128,11 @@ class Audits:
         then = self._stored(index)
         if then is None:
             return ""
+        changes = "sample %d is not what it was: the data set changes" % index
         try:
-            now, _ = leaves_of(self._torch, fetch(self._torch, self._loader, [index]))
+            now = self._form.parts(fetch(self._torch, self._loader, [index]), 1)
+        except Refused:
+            return changes
         except Exception as error:
             return "fetching sample %d again raised %s" % (index, type(error).__name__)
-        return "" if is_same(self._torch, now, then) else "sample %d is not what it was: the data set changes" % index
+        return "" if is_same(self._torch, now, then) else changes

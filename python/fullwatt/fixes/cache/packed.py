@@ -22,7 +22,7 @@ class Packed:
         self._rows = rows
         self._audits = audits
         self.count = len(leaves[0])
-        self.bytes = sum(leaf.nelement() * leaf.element_size() for leaf in leaves)
+        self.bytes = sum(leaf.nbytes for leaf in leaves)
         self.is_on_gpu = any(leaf.is_cuda for leaf in leaves)  # where the data set puts its samples
         self.is_broken = False
         self.placement = None
@@ -46,7 +46,7 @@ class Packed:
         """What the loader's own fetching and collating would give, or None where samples are missing."""
         if self._rows is not None and int(places.host.min()) < 0:
             return None
-        return self._tools.torch.utils._pytree.tree_unflatten(self.placement.gather(places), self._form)
+        return self._form.put_together(self.placement.gather(places))
 
     def served(self):
         """The program is done with a batch: it has shown what it does with its parts."""

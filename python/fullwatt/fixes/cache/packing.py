@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..loaders import draw_seed, why_no_workers
 from .audit import REST, Audits, check
+from .column import Column, leaves_of_value, size_of
 from .packed import Packed
-from .samples import Refused, fetch, leaves_of, twin_of
+from .samples import Refused, twin_of
 
 PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
 PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
@@ -24,55 +25,55 @@ TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
 def pack(tools, loader, most_bytes, workers):
     """Fetches every sample once, beside each other in as many processes as the plan says."""
     torch = tools.torch
-    twin = twin_of(torch, loader)
-    count = check(torch, twin)
-    first, form = leaves_of(torch, fetch(torch, twin, [0]))
+    count, form, probes = check(torch, twin_of(torch, loader))
     order = upcoming(torch, loader, count)
-    sample_bytes = need_room(torch, first, count, most_bytes)
-    leaves = [room_for(torch, len(order), leaf) for leaf in first]
-    is_on_gpu = any(leaf.is_cuda for leaf in first)
+    sample_bytes, room = need_room(torch, probes, count, most_bytes)
+    leaves = [room_for(torch, len(order), part) if isinstance(part, torch.Tensor) else Column(torch, len(order), room) for part in probes]
+    is_on_gpu = any(leaf.is_cuda for leaf in leaves)
     workers = 0 if is_on_gpu or why_no_workers(torch, loader) else max(workers, loader.num_workers)
     at_once = pack_batch(len(order), sample_bytes, workers)
     with Copying(leaves) as copying:
         for batch in batches_in_order(torch, loader, order, at_once, workers):
-            parts, its_form = leaves_of(torch, batch)
             length = min(at_once, len(order) - copying.begun)
-            if its_form != form or any(part.shape != (length,) + leaf.shape[1:] or part.dtype != leaf.dtype for part, leaf in zip(parts, leaves)):
-                raise Refused("its samples differ in form")
-            copying.add(parts, length)
+            copying.add(form.parts(batch, length), length)
     if is_on_gpu:
         torch.cuda.synchronize()  # threads have copied, each on a stream of its own
     rows = rows_of(torch, order, count)
-    return Packed(tools, leaves, count, form, rows, Audits(torch, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
+    return Packed(tools, leaves, count, form, rows, Audits(torch, form, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
 
 
-def need_room(torch, parts, count, most_bytes):
-    """The bytes of one sample; so many of them must fit where they lie, also in a trial that packs less."""
-    here = sum(part.nbytes for part in parts if not part.is_cuda)
-    there = sum(part.nbytes for part in parts if part.is_cuda)
-    rooms = [(here, min(most_bytes, int(SHARE_OF_FREE * free_memory())), "")]
-    if there:
-        rooms.append((there, int(SHARE_OF_FREE * torch.cuda.mem_get_info()[0]), " on the GPU"))
-    for sample_bytes, room, where in rooms:
-        if count * sample_bytes > room:
-            raise Refused("its %d samples take %.1f GB%s, and there is room for %.1f" % (count, count * sample_bytes / 1e9, where, room / 1e9))
-    return here + there
+def need_room(torch, probes, count, most_bytes):
+    """The bytes of a sample, by the parts of some, and how many there is room for in memory. All must fit where they lie, also in a trial that packs less."""
+    here, there = 0, 0
+    for part in probes:
+        if not isinstance(part, torch.Tensor):
+            here += sum(size_of(leaf) for value in part for leaf in leaves_of_value(torch, value)) / len(part)
+        elif part.is_cuda:
+            there += part.nbytes / len(part)
+        else:
+            here += part.nbytes / len(part)
+    room = min(most_bytes, int(SHARE_OF_FREE * free_memory()))
+    rooms = [(here, room, "")] + ([(there, int(SHARE_OF_FREE * torch.cuda.mem_get_info()[0]), " on the GPU")] if there else [])
+    for sample_bytes, limit, where in rooms:
+        if count * sample_bytes > limit:
+            raise Refused("its %d samples take %.1f GB%s, and there is room for %.1f" % (count, count * sample_bytes / 1e9, where, limit / 1e9))
+    return int(here + there), room
 
 
-def room_for(torch, count, leaf):
-    """Memory for so many rows like this one, where it lies; in large pages where it is much, which is filled twice as fast."""
-    shape = (count,) + leaf.shape[1:]
-    size = count * leaf.nbytes
-    if leaf.is_cuda:
-        return torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
+def room_for(torch, count, part):
+    """Memory for so many rows like these, where they lie; in large pages where it is much, which is filled twice as fast."""
+    shape = (count,) + part.shape[1:]
+    size = count * part.nbytes // len(part)
+    if part.is_cuda:
+        return torch.empty(shape, dtype=part.dtype, device=part.device)
     if size < LARGE:
-        return torch.empty(shape, dtype=leaf.dtype)
+        return torch.empty(shape, dtype=part.dtype)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         memory.madvise(mmap.MADV_HUGEPAGE)
     except (AttributeError, OSError):
         pass  # small ones do as well
-    return torch.frombuffer(memory, dtype=leaf.dtype).view(shape)
+    return torch.frombuffer(memory, dtype=part.dtype).view(shape)
 
 
 class Copying:

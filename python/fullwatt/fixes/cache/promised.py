@@ -5,6 +5,7 @@ it happens to an ordinary tensor of the CPU, made at that moment.
 """
 
 from .ahead import DEPTH
+from .column import Column
 from .sending import Sender
 
 LEARNING_BATCHES = 3  # in which it shows which parts of a batch go to a GPU, and which are used on the CPU
@@ -72,13 +73,13 @@ class Placement:
     @property
     def is_whole(self):
         """Whether no part of a batch is made on the CPU any more."""
-        return all(there is not None for there in self._there)
+        return all(there is not None or isinstance(leaf, Column) and not leaf.has_tensors for leaf, there in zip(self._leaves, self._there))
 
     def gather(self, places):
         """The parts of the batch of these samples."""
         if self.is_learning:
             self._longest = max(self._longest, len(places))
-            return [self._part(number, places) if leaf.is_cuda else self._watched(number, leaf.index_select(0, places.host)) for number, leaf in enumerate(self._leaves)]
+            return [self._watched(number, places) if type(leaf) is self._torch.Tensor and not leaf.is_cuda else self._part(number, places) for number, leaf in enumerate(self._leaves)]
         return [self._part(number, places) for number in range(len(self._leaves))]
 
     def learned(self):
@@ -118,7 +119,9 @@ class Placement:
             return None
         return self._kind(part.host.shape, part.host.dtype, make_host=lambda: part.host, make=part.take, device=part.device)
 
-    def _watched(self, number, host):
+    def _watched(self, number, places):
+        host = self._leaves[number].index_select(0, places.host)
+
         def sent(device):
             self._sent[number] = device
 

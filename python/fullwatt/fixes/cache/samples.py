@@ -14,20 +14,23 @@ def fetch(torch, loader, indices):
     return kind.create_fetcher(loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last).fetch(indices)
 
 
-def leaves_of(torch, batch):
-    """The tensors of a batch, and how they are put together."""
-    leaves, form = torch.utils._pytree.tree_flatten(batch)
-    if not leaves or not all(isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.device.type in ("cpu", "cuda") for leaf in leaves):
-        raise Refused("its batches hold something else than tensors on the CPU or a GPU")
-    return leaves, form
-
-
 def is_same(torch, some, others):
-    """Equal to the bit; a NaN equals itself."""
-    return len(some) == len(others) and all(
-        one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
-        for one, other in zip(some, others)
-    )
+    """Equal to the bit, whatever trees these are; a NaN equals itself."""
+    (ones, form), (twos, other_form) = torch.utils._pytree.tree_flatten(some), torch.utils._pytree.tree_flatten(others)
+    return form == other_form and all(map(is_same_leaf(torch), ones, twos))
+
+
+def is_same_leaf(torch):
+    """A function that compares two of them."""
+
+    def compare(one, other):
+        if type(one) is not type(other):
+            return False
+        if not isinstance(one, torch.Tensor):
+            return one == other or one != one and other != other
+        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+
+    return compare
 
 
 def twin_of(torch, loader):
