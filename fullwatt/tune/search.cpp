@@ -35,22 +35,29 @@ double median_ratio(const model::Turn& turn) {
   return median(std::move(ratios));
 }
 
-/// Why the fix was not in force when the trial ended; empty when it was.
-std::string why_not_in_force(const model::Trial& trial, const std::string& fix) {
+const model::FixState* state_of(const model::Trial& trial, const std::string& fix) {
   const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
-  if (state == trial.fixes.end()) return "it was not applied";
-  if (state->state == "waiting") return "not in force by the end: it waits " + state->text;
-  return state->state == "in-force" ? std::string() : state->text;
+  return state != trial.fixes.end() ? &*state : nullptr;
 }
 
 bool is_refused(const model::Trial& trial, const std::string& fix) {
-  const auto state = std::ranges::find(trial.fixes, fix, &model::FixState::id);
-  return state != trial.fixes.end() && state->state == "refused";
+  const auto* state = state_of(trial, fix);
+  return state != nullptr && state->state == "refused";
+}
+
+/// What made the fix end by itself; empty when nothing did.
+std::string why_given_up(const model::Trial& trial, const std::string& fix) {
+  const auto* state = state_of(trial, fix);
+  return state != nullptr && (state->state == "refused" || state->state == "undone") ? state->text : std::string();
 }
 
 /// Why the trial says nothing for this fix; empty when it does.
 std::string why_not(const model::Trial& trial, const std::string& fix) {
-  return trial.failure.empty() || is_refused(trial, fix) ? why_not_in_force(trial, fix) : trial.failure;
+  if (is_refused(trial, fix)) return why_given_up(trial, fix);
+  if (!trial.failure.empty()) return trial.failure;
+  const auto* state = state_of(trial, fix);
+  if (state == nullptr) return "it was not applied";
+  return state->state == "waiting" ? "not in force by the end: it waits " + state->text : why_given_up(trial, fix);
 }
 
 /// Whether the settings of a fix do what the other does.
@@ -264,7 +271,7 @@ class Search {
     }
     tried.kept = turn->kept;
     if (tried.kept) return;
-    tried.reason = why_not_in_force(trial, tried.fix.id);  // given up by itself while it was measured
+    tried.reason = why_given_up(trial, tried.fix.id);
     if (tried.reason.empty()) tried.reason = "not faster beyond noise";
   }
 

@@ -47,6 +47,12 @@ class PairsTest(unittest.TestCase):
         kept, pairs = self.verdicts(2.0, 0.05)
         self.assertEqual((kept, pairs), (1.0, 3.0))
 
+    def test_long_steps_of_other_reasons_do_not_decide(self):
+        """A machine may be slow for a second: three pairs of which two met that say nothing about the size of a gain."""
+        self.assertFalse(turns.is_decided([17.0, 12.0, 1.3]))
+        self.assertTrue(turns.is_decided([1.4, 1.3, 1.3]))
+        self.assertTrue(turns.is_decided([17.0, 12.0, 1.3, 1.3, 1.4]))
+
     def test_what_is_faster_by_less_than_it_is_worth_is_not_kept(self):
         self.assertEqual(self.verdicts(1.004, 0.0005)[0], 0)
 

@@ -17,6 +17,7 @@ LEAST_STEPS, MOST_STEPS = 3, 40  # of a half, however long or short they are: a 
 LEAST_SPEEDUP = 1.01
 CLEAR_SPEEDUP = 1.2  # in each of so few pairs:
 CLEAR_PAIRS = 3
+CLEAR_SPREAD = 2  # times that the fastest of them may be as fast as the slowest: otherwise something else made steps long meanwhile
 SIGN_PAIRS = 5  # where chance alone has each of them faster in 1 case of 32
 MOST_SLOWER = 2
 MUCH_SHORTER = 0.8  # a step, and what did not pay may do so now
@@ -179,8 +180,8 @@ def pays(ratios):
 
 
 def is_clear(ratios):
-    """Faster by far, again and again."""
-    return len(ratios) >= CLEAR_PAIRS and min(ratios) >= CLEAR_SPEEDUP
+    """Faster by far, again and again, and by about as much."""
+    return len(ratios) >= CLEAR_PAIRS and min(ratios) >= CLEAR_SPEEDUP and max(ratios) <= CLEAR_SPREAD * min(ratios)
 
 
 def is_faster(ratios):
