@@ -21,6 +21,7 @@
 #include "fullwatt/tune/candidates.hpp"
 #include "fullwatt/tune/cpu_bfloat16.hpp"
 #include "fullwatt/tune/near_cpus.hpp"
+#include "fullwatt/tune/remaining.hpp"
 
 namespace fullwatt::cli {
 namespace {
@@ -162,8 +163,11 @@ model::Tuning Tuner::tune() {
   tuning.search_starts = number_;
   tuning.search_s = seconds();
   if (options_.proves && tuning.failure.empty() && tuning.has_found() && !is_interrupted()) prove(tuning);
-  if (names_of(tuning.plan) != advised)
+  if (names_of(tuning.plan) != advised) {
     tuning.advice = tuning.has_found() ? std::vector<model::Advice>{} : plain_advice_;
+    tuning.remaining = tuning.has_found() ? std::vector<model::Finding>{} : plain_remaining_;
+    tune::drop_disproved(tuning.remaining, tuning.tried);
+  }
   tuning.interrupted = is_interrupted();
   return tuning;
 }
@@ -226,8 +230,10 @@ tune::Look Tuner::look(const model::Plan& plan, const std::string& tries) {
     plain_facts_ = facts;
     plain_settings_ = explained->explanation.settings;
     plain_advice_ = tune::advice(explained->explanation);
+    plain_remaining_ = tune::remaining(explained->explanation);
   }
   found.advice = tune::advice(explained->explanation);
+  found.remaining = tune::remaining(explained->explanation);
   const auto cpus = usable_cpus();
   const auto allowed = explain::allowed_cpus(explained->run).value_or(static_cast<double>(cpus.size()));
   base::RealFiles files;

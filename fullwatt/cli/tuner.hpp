@@ -89,6 +89,7 @@ class Tuner {
   explain::ProcessFacts plain_facts_;              ///< of the program without any fix
   std::vector<model::SettingRow> plain_settings_;  ///< its configuration, beside what is in force
   std::vector<model::Advice> plain_advice_;        ///< for it as it is
+  std::vector<model::Finding> plain_remaining_;    ///< of it as it is
   std::optional<model::SampleLengths> lengths_;    ///< known where the batch may be changed
   int number_ = 0;
   double last_seconds_ = 0;     ///< of a start

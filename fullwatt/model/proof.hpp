@@ -255,6 +255,7 @@ struct Tuning {
   std::vector<SourceDiff> source;      ///< the plan written into the user's own files, as far as that is possible
   std::vector<std::string> in_source;  ///< fixes that are in it
   std::vector<Advice> advice;
+  std::vector<Finding> remaining;  ///< what the plan leaves, and the author could mend
 
   static void fields(auto& self, auto&& visit) {
     visit("plan", self.plan);
@@ -276,6 +277,7 @@ struct Tuning {
     visit("source", self.source);
     visit("in_source", self.in_source);
     visit("advice", self.advice);
+    visit("remaining", self.remaining);
   }
 
   bool has_found() const { return plan.fixes.size() > needed.fixes.size(); }

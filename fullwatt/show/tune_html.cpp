@@ -208,6 +208,17 @@ std::string source(const model::Tuning& tuning, const Style& style) {
   return out;
 }
 
+std::string remaining_findings(const model::Tuning& tuning, const Style& style) {
+  if (tuning.remaining.empty()) return {};
+  auto out = heading("tune_remaining", style) + "<ul>\n";
+  for (const auto& finding : tuning.remaining) {
+    const auto words = remaining(finding, tuning, style);
+    out += fmt::format("<li>{}<br><span class=\"soft\">{}</span></li>\n", html_escaped(words.title),
+                       html_escaped(words.note));
+  }
+  return out + "</ul>\n";
+}
+
 std::string what_is_left(const model::Tuning& tuning, const Style& style) {
   if (tuning.advice.empty()) return {};
   auto out = heading("tune_idle", style) + "<ul>\n";
@@ -224,7 +235,7 @@ std::string tune_html(const model::Tuning& tuning, const Style& style) {
   if (tuning.failure.empty()) {
     if (tuning.has_found()) body += tiles(tuning, page);
     body += kept(tuning, page) + proof(tuning, page) + dropped(tuning, page) + source(tuning, page) +
-            what_is_left(tuning, page);
+            remaining_findings(tuning, page) + what_is_left(tuning, page);
   }
   return html_page({.title = "fullwatt tune",
                     .language = page.language == catalog::Language::zh ? "zh" : "en",

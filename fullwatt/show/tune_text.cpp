@@ -89,6 +89,16 @@ std::string in_source(const model::Tuning& tuning, const Style& style) {
   return out;
 }
 
+std::string remaining_findings(const model::Tuning& tuning, const Style& style) {
+  if (tuning.remaining.empty()) return {};
+  std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_remaining", style)));
+  for (const auto& finding : tuning.remaining) {
+    const auto words = remaining(finding, tuning, style);
+    out += fmt::format("  {}\n    {}\n", words.title, paint(style, Ink::dim, words.note));
+  }
+  return out;
+}
+
 std::string what_is_left(const model::Tuning& tuning, const Style& style) {
   if (tuning.advice.empty()) return {};
   std::string out = fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_idle", style)));
@@ -147,7 +157,8 @@ std::string tune_text(const model::Tuning& tuning, const Style& style) {
     out += fmt::format("\n{}\n", paint(style, Ink::bold, say("tune_proof", style)));
     out += "  " + speed(tuning.speed, style) + "\n  " + loss(tuning.loss, style) + "\n";
   }
-  return out + in_source(tuning, style) + what_is_left(tuning, style) + "\n" + verdict(tuning, style) + "\n";
+  out += in_source(tuning, style) + remaining_findings(tuning, style) + what_is_left(tuning, style);
+  return out + "\n" + verdict(tuning, style) + "\n";
 }
 
 }  // namespace fullwatt::show

@@ -8,6 +8,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/show/numbers.hpp"
+#include "fullwatt/show/run_words.hpp"
 
 namespace fullwatt::show::tune_words {
 
@@ -86,6 +87,14 @@ std::string loss(const model::LossProof& loss, const Style& style) {
 
 std::string advice(const model::Advice& advice, const Style& style) {
   return say("tune_advice_" + advice.id, style, advice.facts);
+}
+
+Remaining remaining(const model::Finding& finding, const model::Tuning& tuning, const Style& style) {
+  std::vector<std::string> notes{
+      say("tune_mends", style, {{"value", figure(finding.gain_ms.value_or(0))}, {"limit", figure(tuning.after_ms)}})};
+  if (!finding.file.empty()) notes.push_back(base::printable(place_of({}, finding.file, finding.line), 200));
+  notes.push_back("fullwatt explain " + base::printable(finding.id, 80));
+  return {render(finding, style.language).title, base::join(notes, plain_symbols(style, " · "))};
 }
 
 std::string predicted(const model::Prediction& prediction, const Style& style) {

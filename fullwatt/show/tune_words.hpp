@@ -22,6 +22,12 @@ std::string verdict(const model::Tuning& tuning, const Style& style);
 std::string speed(const model::SpeedProof& speed, const Style& style);
 std::string loss(const model::LossProof& loss, const Style& style);
 std::string advice(const model::Advice& advice, const Style& style);
+/// What a finding is about, and below that what mending it saves and where.
+struct Remaining {
+  std::string title;
+  std::string note;
+};
+Remaining remaining(const model::Finding& finding, const model::Tuning& tuning, const Style& style);
 
 /// "3.1", or "-0.4 to 3.1" for an interval; empty where nothing was said.
 std::string predicted(const model::Prediction& prediction, const Style& style);

@@ -7,6 +7,8 @@
 
 #include "catalog/fixes.hpp"
 
+#include "fullwatt/tune/remaining.hpp"
+
 namespace fullwatt::tune {
 namespace {
 
@@ -89,6 +91,7 @@ class Search {
       if (found_.plan.fixes.size() == kept_before) break;
     }
     if (found_.failure.empty() && found_.plan.fixes.size() != fixes_looked_at_) look_at_the_end();
+    drop_disproved(found_.remaining, found_.tried);
     return std::move(found_);
   }
 
@@ -101,10 +104,12 @@ class Search {
     return starts_.look(found_.plan, {});
   }
 
-  /// Advice is about the program with everything that was found; of another one there is none.
+  /// Advice is about the program with everything that was found, as is what remains; of another one there is none.
   void look_at_the_end() {
     const auto look = new_look();
-    if (!look || !take(*look, false)) found_.advice.clear();
+    if (look && take(*look, false)) return;
+    found_.advice.clear();
+    found_.remaining.clear();
   }
 
   /// The program as it is now; false when it does not run.
@@ -115,6 +120,7 @@ class Search {
       return false;
     }
     found_.advice = look.advice;
+    found_.remaining = look.remaining;
     fixes_looked_at_ = found_.plan.fixes.size();
     found_.after_ms = mean_ms(trial);
     found_.gpu_after = trial.gpu;

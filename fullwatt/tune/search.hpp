@@ -14,6 +14,7 @@ struct Look {
   model::Trial trial;
   std::vector<Candidate> candidates;
   std::vector<model::Advice> advice;
+  std::vector<model::Finding> remaining;
 };
 
 /// A start in which fixes take turns on top of a plan.

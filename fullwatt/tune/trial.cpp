@@ -295,6 +295,7 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
   record::shrink_spools(trial.folder);
   model::RunInfo info;
   info.command = setup.command;
+  info.folder = fs::current_path().string();
   info.seconds = trial.seconds;
   info.gpus = sampler.status().gpus;
   info.sampler = sampler.status().reason;

@@ -49,10 +49,28 @@ model::Tuning sample() {
   tuning.source = {{"train.py", "--- train.py\n+++ train.py\n@@ -1,1 +1,1 @@\n-a\n+b\n"}};
   tuning.in_source = {"bf16"};
   tuning.advice = {{"several", {{"share", "25 %"}, {"value", "3.0"}, {"limit", "24"}, {"count", "4"}}}};
+  model::Finding slow;
+  slow.id = "python-per-step";
+  slow.facts = {{"place", "train.py:15"}, {"ms", "0.88"}};
+  slow.file = "train.py";
+  slow.line = 15;
+  slow.gain_ms = 0.88;
+  tuning.remaining = {slow};
   tuning.speed = {4.9, 4.7, 5.1, 5};
   tuning.loss = {.verdict = model::LossProof::Verdict::not_worse, .margin = 0.1, .pairs = 5, .steps = 100};
   tuning.pairs = {{0, 40, 8, {2, 1.5, 1}, {2, 1.4, 1.1}}, {1, 41, 8.5, {2.2, 1.6, 1.2}, {}}};
   return tuning;
+}
+
+TEST(TuneTextTest, WhatRemainsIsTheUsersToMend) {
+  const auto text = tune_text(sample(), Style{});
+  for (const auto* part :
+       {"What only you can change", "train.py:15", "saves 0.88 of 8 ms a step", "fullwatt explain python-per-step"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_NE(tune_html(sample(), Style{}).find("fullwatt explain python-per-step"), std::string::npos);
+  auto none = sample();
+  none.remaining.clear();
+  EXPECT_EQ(tune_text(none, Style{}).find("What only you can change"), std::string::npos);
 }
 
 TEST(TuneTextTest, BeforeAfterTheFixesByGainAndTheProofAreThere) {
@@ -214,6 +232,7 @@ TEST(TuneJsonTest, TheSchemaNamesEveryFieldAndNoOther) {
   same(json["pairs"][0], parts["pairs"]["items"]);
   same(json["source"][0], parts["source"]["items"]);
   same(json["advice"][0], parts["advice"]["items"]);
+  same(json["remaining"][0], parts["remaining"]["items"]);
   same(json["gpu_before"], schema["$defs"]["work"]);
   EXPECT_EQ(json["loss"]["verdict"], "not-worse");
   EXPECT_EQ(json["proved"], true);
