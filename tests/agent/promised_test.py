@@ -11,7 +11,9 @@ import torch
 from support import ROOT  # noqa: F401  (the agent's path)
 
 from fullwatt.fixes.cache import promised
+from fullwatt.fixes.cache.column import Column
 from fullwatt.fixes.cache.promised import LEARNING_BATCHES, Order, Placement, make_kind
+from fullwatt.fixes.cache.samples import is_same
 from fullwatt.fixes.cache.sending import Sent
 
 KIND = make_kind(torch)
@@ -86,6 +88,25 @@ class PlacementTest(unittest.TestCase):
             told = placement.learned()
         self.assertIn("only sent", told)
         self.assertFalse(placement.is_learning or placement.is_whole)
+
+
+    def test_values_beside_it_stay_here(self):
+        """Names need no thread that goes ahead, tensors of different sizes do."""
+        for values, is_whole in ((["a", "b", "c"], True), ([torch.zeros(1), torch.zeros(2), torch.zeros(3)], False)):
+            column = Column(torch, 3, 1 << 20)
+            column[0:3] = values
+            placement = Placement(torch, [HOST, column], len(HOST), 1 << 20)
+            self.assertFalse(placement.is_whole)
+            placement._left = LEARNING_BATCHES
+            places = Order(torch.tensor([1, 2, 0])).part(1, 3)
+            with mock.patch.object(torch.cuda, "mem_get_info", return_value=(1 << 30, 1 << 30)):
+                for _ in range(LEARNING_BATCHES):
+                    placement._sent[0] = torch.device("cpu")
+                    self.assertTrue(is_same(torch, placement.gather(places)[1], [values[2], values[0]]))
+                    told = placement.learned()
+            self.assertIn("on cpu", told)
+            self.assertEqual(placement.is_whole, is_whole)
+            self.assertTrue(is_same(torch, placement.gather(places)[1], [values[2], values[0]]))
 
 
 class Arrived:
