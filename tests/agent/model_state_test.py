@@ -116,6 +116,8 @@ class StateTest(unittest.TestCase):
         """They are put back; a graph would change them again."""
         wide = torch.zeros(1).expand(3)
         self.model[0].kept, self.model[0].all, self.model[0].wide = torch.zeros(2), [torch.zeros(2)], wide
+        with torch.inference_mode():
+            self.model[0].others = [torch.zeros(2), torch.eye(2).to_sparse()]
         self.assertEqual(self.changed_by(lambda part: (part.kept.add_(1), part.all[0].add_(1))), "")
         self.assertEqual((self.model[0].kept.sum(), self.model[0].all[0].sum()), (0, 0))
 

@@ -29,9 +29,9 @@ class State:
         other = names_of_others(torch)
         self._of_modules = [Attributes(torch, *place, other) for part in module.modules() for place in ((vars(part), COUNTS), (part._buffers, BUFFERS), (part._parameters, PARAMETERS))]
         self._of_objects = [Attributes(torch, vars(value), COUNTS, ()) for value in objects_in(torch, module)]
-        buffers = {id(buffer): buffer for buffer in module.buffers()}
-        others = {id(tensor): tensor for attributes in self._of_modules + self._of_objects for tensor in attributes.tensors() if tensor.nbytes <= MOST_BYTES}
-        self._contents = [(tensor, tensor.detach().clone()) for tensor in {**buffers, **others}.values() if can_be_written(torch, tensor)]
+        buffers = list(module.buffers())
+        others = [tensor for attributes in self._of_modules + self._of_objects for tensor in attributes.tensors() if is_small(tensor)]
+        self._contents = [(tensor, tensor.detach().clone()) for tensor in {id(tensor): tensor for tensor in buffers + others}.values() if can_be_written(torch, tensor)]
         self._random = RandomState(torch, [value for attributes in self._of_modules + self._of_objects for value in attributes.values()])
 
     def is_changed(self, but=()):
@@ -55,7 +55,7 @@ def objects_in(torch, module):
     """The objects of the program that stand in attributes of modules, and have attributes themselves."""
     others, names = (torch.Tensor, torch.nn.Module, *NO_STATE), names_of_others(torch)
     values = [value for part in module.modules() for name, value in vars(part).items() if name not in names]
-    return list({id(value): value for value in values if hasattr(value, "__dict__") and not isinstance(value, others)}.values())
+    return list({id(value): value for value in values if not isinstance(value, others) and isinstance(getattr(value, "__dict__", None), dict)}.values())
 
 
 def names_of_others(torch):
@@ -63,9 +63,13 @@ def names_of_others(torch):
     return (vars(torch.nn.Module()).keys() | {"_compiled_call_impl"}) - {"training"}
 
 
+def is_small(tensor):
+    return tensor.numel() * tensor.element_size() <= MOST_BYTES
+
+
 def can_be_written(torch, tensor):
-    """Whether each of its elements has a place of its own."""
-    return tensor.layout == torch.strided and not any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape))
+    """Whether each of its elements has a place of its own, and may be changed."""
+    return tensor.layout == torch.strided and not tensor.is_inference() and not any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape))
 
 
 class Attributes:
