@@ -270,6 +270,24 @@ print(model.inside, y.is_contiguous(), weight is model.conv.weight, weight.is_co
         self.assertEqual(outcome.out, plain.out)
         self.assert_refused(outcome, "compile", "compiling failed")
 
+    def test_a_compiler_that_fails_for_one_model_serves_the_others(self):
+        source = MODEL + """
+import torch._dynamo
+from torch._dynamo.backends.debugging import eager
+@torch._dynamo.register_backend
+def picky(graph, inputs):
+    if any(value.shape[0] == 3 for value in inputs if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)):
+        raise RuntimeError('planted')
+    return eager(graph, inputs)
+other = torch.nn.Sequential(torch.nn.Linear(8, 1))
+for _ in range(12):
+    loss = model(torch.ones(4, 8)).sum() + other(torch.ones(3, 8)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+        self.assert_in_force(self.train([{"id": "compile", "backend": "picky"}], source), "compile")
+
 
 class OptimizersTest(FixCase):
     SOURCE = MODEL.replace("torch.optim.SGD(model.parameters(), lr=0.01)", "torch.optim.AdamW(model.parameters(), lr=0.01)")

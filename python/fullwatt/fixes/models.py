@@ -209,7 +209,7 @@ class Compiled:
 
     def __init__(self, tools, module, call, options):
         self._tools = tools
-        self._name = type(module).__name__
+        self._module = module
         self._is_torchs = is_torchs(module)
         self._plain = call
         self._options = options
@@ -242,11 +242,11 @@ class Compiled:
             return self._plain(*args, **kwargs)
         if not self._is_told:
             self._is_told = True
-            self._tools.report.in_force("compile", "around " + self._name)
+            self._tools.report.in_force("compile", "around " + type(self._module).__name__)
         return result
 
     def _refuse(self, error):
-        self._tools.report.refused("compile", "compiling failed: " + str(error).strip().split("\n")[0][:200])
+        self._tools.models.leave(self._module, "compile", self._tools.report.refused, "compiling failed: " + str(error).strip().split("\n")[0][:200])
 
     def _visible(self):
         """The compiler passes over functions of torch itself: a model that is one of torch's own modules needs a frame that it sees."""
