@@ -12,7 +12,7 @@ from support import ROOT  # noqa: F401  (the agent's path)
 from fullwatt.fixes.cache.audit import FIRST_AUDIT, PROBES, RAREST_AUDIT, REST, Audits
 from fullwatt.fixes.cache.fingerprint import MOST_ITEMS, fingerprint
 from fullwatt.fixes.cache.form import Form
-from fullwatt.fixes.cache.packing import LARGE, PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, Copying, pack_batch, room_for
+from fullwatt.fixes.cache.packing import LARGE, MOST_SENT, PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, Copying, pack_batch, room_for, tensors_in_columns
 
 COUNT = 32
 
@@ -236,6 +236,15 @@ class PackBatchTest(unittest.TestCase):
         for count, workers in ((100, 8), (64, 2), (1000, 16), (5, 4), (1000, 0)):
             size = pack_batch(count, 100, workers)
             self.assertGreaterEqual(-(-count // size), min(count, PACKS_PER_WORKER * workers), (count, workers))
+
+    def test_tensors_that_workers_send_one_by_one_are_open_files(self):
+        probes = [torch.zeros(2, 3), ["a", "b"], [(torch.zeros(1), {"boxes": torch.zeros(2)}), (torch.zeros(1), None)], [torch.zeros(3), torch.zeros(4)]]
+        tensors = tensors_in_columns(torch, probes)
+        self.assertEqual(tensors, 3)
+        for workers in (1, 4, 16):
+            self.assertLessEqual(pack_batch(100_000, 100, workers, tensors) * tensors * workers * 2, MOST_SENT)
+        self.assertEqual(pack_batch(100_000, 100, 64, tensors), 1)
+        self.assertEqual(pack_batch(100_000, 100, 0, tensors), PACK_BATCH)
 
     def test_there_is_a_most_and_a_least(self):
         self.assertEqual(pack_batch(1_000_000, 100, 8), PACK_BATCH)

@@ -16,6 +16,8 @@ from .samples import Refused, twin_of
 
 PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
 PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
+PREFETCHED = 2  # batches of each worker
+MOST_SENT = 256  # tensors of their own that are on their way from workers: each is an open file
 COPIERS = 4
 LARGE = 64 << 20
 SHARE_OF_FREE = 0.5  # of the memory that is free when packing begins
@@ -31,7 +33,7 @@ def pack(tools, loader, most_bytes, workers):
     leaves = [room_for(torch, len(order), part) if isinstance(part, torch.Tensor) else Column(torch, len(order), room) for part in probes]
     is_on_gpu = any(leaf.is_cuda for leaf in leaves)
     workers = 0 if is_on_gpu or why_no_workers(torch, loader) else max(workers, loader.num_workers)
-    at_once = pack_batch(len(order), sample_bytes, workers)
+    at_once = pack_batch(len(order), sample_bytes, workers, tensors_in_columns(torch, probes))
     with Copying(leaves) as copying:
         for batch in batches_in_order(torch, loader, order, at_once, workers):
             length = min(at_once, len(order) - copying.begun)
@@ -105,9 +107,16 @@ class Copying:
             copy_.result()
 
 
-def pack_batch(count, sample_bytes, workers):
-    """How many samples are fetched at once: large ones few, and enough batches for all workers."""
-    return max(1, min(PACK_BATCH, PACK_BYTES // max(sample_bytes, 1), count // (PACKS_PER_WORKER * max(workers, 1))))
+def pack_batch(count, sample_bytes, workers, tensors=0):
+    """How many samples are fetched at once: large ones few, those that bring several tensors each, too, and enough batches for all workers."""
+    sent = MOST_SENT // (tensors * workers * PREFETCHED) if tensors and workers else PACK_BATCH
+    return max(1, min(PACK_BATCH, PACK_BYTES // max(sample_bytes, 1), count // (PACKS_PER_WORKER * max(workers, 1)), sent))
+
+
+def tensors_in_columns(torch, probes):
+    """How many tensors a sample has besides rows, at most."""
+    columns = [part for part in probes if not isinstance(part, torch.Tensor)]
+    return sum(max(sum(isinstance(leaf, torch.Tensor) for leaf in leaves_of_value(torch, value)) for value in column) for column in columns)
 
 
 def upcoming(torch, loader, count):
@@ -157,7 +166,7 @@ def batches_in_order(torch, loader, order, at_once, workers):
     """These samples, one after the other, by a copy of the loader that draws from a random state of its own."""
     own = copy.copy(loader)
     order = torch.utils.data.BatchSampler(order, at_once, False)
-    vars(own).update(batch_sampler=order, num_workers=workers, prefetch_factor=2 if workers else None, persistent_workers=False,
+    vars(own).update(batch_sampler=order, num_workers=workers, prefetch_factor=PREFETCHED if workers else None, persistent_workers=False,
                      pin_memory=False, generator=torch.Generator(), _iterator=None)  # fmt: skip
     iterator = own._get_iterator()
     while True:
