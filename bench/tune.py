@@ -1,8 +1,8 @@
-"""What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings that are tuned already, memory by batch size, and how
-good predictions are.
+"""What `tune` reaches: the examples beside an expert's rewrite, what removing a line was predicted to give, trainings with one cost, trainings that are tuned already,
+memory by batch size, and how good predictions are.
 
-Usage: tune.py FULLWATT [--parts lstm keypoint targets tuned memory…] [--keypoint DATA] [--tuned NAME…] [--families NAME…] [--cards GB…] [--seeds N] [--merge [--rates]]
-[--commit ID]; DATA is made by examples/keypoint/generate.py.
+Usage: tune.py FULLWATT [--parts lstm keypoint targets costs tuned memory…] [--keypoint DATA] [--costs NAME…] [--tuned NAME…] [--families NAME…] [--cards GB…] [--seeds N]
+[--merge [--rates]] [--commit ID]; DATA is made by examples/keypoint/generate.py.
 Steady samples/s are those of `fullwatt run`; an expert's program tells its own. All ways of one part take turns.
 """
 
@@ -28,6 +28,9 @@ RESULTS = ROOT / "bench" / "results"
 KEYPOINT, LSTM = ROOT / "examples" / "keypoint", ROOT / "examples" / "lstm"
 TUNED = ["healthy_resnet", "healthy_transformer", "healthy_compiled", "healthy_data_on_gpu", "healthy_gan"]
 FAMILIES = ["cnn", "transformer", "lstm"]
+COSTS = {"loader_no_workers": ["sample-cache", "loader-workers"], "loader_few_workers": ["sample-cache", "loader-workers"], "loader_slow_collate": ["sample-cache"],
+         "loader_not_persistent": ["sample-cache", "loader-persistent"], "loader_begun_each_step": ["sample-cache"], "loader_disk": ["sample-cache"],
+         "loader_batch_one": ["sample-cache"], "anomaly_mode": ["anomaly-off"], "gc_cycles": ["gc-freeze"]}  # fmt: skip
 TUNED_SECONDS = 60  # of a program; each start of `tune` ends it earlier
 COMPARED_SECONDS, COMPARISONS = 8, 3
 LEAST_BATCHES = 98  # of 256 samples
@@ -104,6 +107,23 @@ def targets(options):
             "predicted_ms": predicted, "after_ms": after["step_ms"]["mean"]}
 
 
+def without_all_but(wanted):
+    """The words that leave `tune` only these fixes."""
+    return [word for page in sorted((ROOT / "docs" / "fixes").glob("*.md")) if page.stem not in ("README", *wanted) for word in ("--skip", page.stem)]
+
+
+def costs(options):
+    """Trainings with one cost that a fix takes away; each fix alone."""
+    for name in options.costs:
+        for fix in COSTS[name]:
+            with tempfile.TemporaryDirectory() as folder:
+                flags = ["--no-proof", *without_all_but([fix])]
+                tuning, seconds = tune(options, [truth.script(name), "--seconds", str(TUNED_SECONDS)], str(pathlib.Path(folder) / "plan.yaml"), options.seeds, flags)
+            row = {"tuning": tuning, "seconds": seconds}
+            print(f"{name}, {fix}: {tune_table.in_short(row)}", flush=True)
+            yield f"{name}, {fix}", row
+
+
 def tuned(options):
     """Trainings without a fault: a plan that is found for one must not make it slower, also without a proof."""
     for name in options.tuned:
@@ -126,12 +146,10 @@ def tuned(options):
 def memory(options):
     """Nothing but the batch size is changed; each size that was tried, with the memory that smaller ones let expect. All cards that are simulated are searched at once: their
     memory is not each other's."""
-    others = [word for page in (ROOT / "docs" / "fixes").glob("*.md") if page.stem not in ("README", "batch-size") for word in ("--skip", page.stem)]
-
     def batches(family, card):
         program = [ROOT / "bench" / "memory_models.py", family, *(["--small"] if options.small else []), *(["--card", str(card)] if card else [])]
         with tempfile.TemporaryDirectory() as folder:
-            return tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), options.seeds, ["--no-proof", "--allow", "batch", *others])[0]["batches"]
+            return tune(options, program, str(pathlib.Path(folder) / "plan.yaml"), options.seeds, ["--no-proof", "--allow", "batch", *without_all_but(["batch-size"])])[0]["batches"]
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE if options.cards else 1) as pool:
         searches = {pool.submit(batches, *pair): pair for pair in itertools.product(options.families, options.cards or [None])}
@@ -141,7 +159,7 @@ def memory(options):
 
 
 PARTS = {"lstm": lstm, "keypoint": keypoint, "targets": targets}
-PARTS_OF_ROWS = {"tuned": tuned, "memory": memory}  # those stored row by row
+PARTS_OF_ROWS = {"costs": costs, "tuned": tuned, "memory": memory}  # those stored row by row
 
 
 def measured(options, rows):
@@ -161,6 +179,7 @@ def main():
     parser.add_argument("fullwatt", type=lambda text: str(pathlib.Path(text).resolve()))
     parser.add_argument("--parts", nargs="*", default=[*PARTS, *PARTS_OF_ROWS], choices=[*PARTS, *PARTS_OF_ROWS])
     parser.add_argument("--keypoint", type=lambda text: str(pathlib.Path(text).resolve()), default="data", help="folder with the keypoint data")
+    parser.add_argument("--costs", nargs="*", default=[*COSTS], choices=[*COSTS], help="workloads with one cost")
     parser.add_argument("--tuned", nargs="*", default=TUNED, help="workloads that are tuned already")
     parser.add_argument("--small", action="store_true", help="models of a size for CPUs, where memory is measured")
     parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES, help="of models, where memory is measured")

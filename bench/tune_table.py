@@ -17,7 +17,7 @@ def tick(met):
 def tunings(rows):
     """All answers of `tune` in all parts."""
     found = [rows[name]["tuning"] for name in ("lstm", "keypoint") if name in rows]
-    return found + [row["tuning"] for row in rows.get("tuned", {}).values()]
+    return found + [row["tuning"] for part in ("costs", "tuned") for row in rows.get(part, {}).values()]
 
 
 def predictions(rows):
@@ -108,10 +108,20 @@ def predicted(said):
 
 def tried_lines(name, tuning):
     lines = ["", f"## {name}", "", "| fix | kept | ms a step before | after | predicted | measured | reason |", "|---|---|---|---|---|---|---|"]
-    for tried in tuning["tried"]:
-        gain = None if tried["before_ms"] is None else tried["before_ms"] - tried["after_ms"]
-        lines.append(f"| {tried['fix']['id']} | {'yes' if tried['kept'] else 'no'} | {number(tried['before_ms'], 2)} | {number(tried['after_ms'], 2)} | "
-                     f"{predicted(tried['predicted'])} | {number(gain, 2)} | {tried['reason']} |")
+    return lines + [tried_line(tried["fix"]["id"], tried) for tried in tuning["tried"]]
+
+
+def tried_line(name, tried):
+    gain = None if tried["before_ms"] is None else tried["before_ms"] - tried["after_ms"]
+    return (f"| {name} | {'yes' if tried['kept'] else 'no'} | {number(tried['before_ms'], 2)} | {number(tried['after_ms'], 2)} | {predicted(tried['predicted'])} | "
+            f"{number(gain, 2)} | {tried['reason']} |")
+
+
+def cost_lines(rows):
+    lines = ["", "## Trainings with one cost", "", "Each with the only fix that `tune` was left.", "",
+             "| training, fix | kept | ms a step before | after | predicted gain | measured | reason |", "|---|---|---|---|---|---|---|"]
+    for name, row in rows.items():
+        lines += [tried_line(name, tried) for tried in row["tuning"]["tried"]] or [f"| {name} | – | – | – | – | – | not tried |"]
     return lines
 
 
@@ -141,6 +151,8 @@ def table(rows, head):
     for name in ("lstm", "keypoint"):
         if name in rows:
             lines += tried_lines(name, rows[name]["tuning"])
+    if "costs" in rows:
+        lines += cost_lines(rows["costs"])
     for name, row in rows.get("tuned", {}).items():
         lines += tried_lines(f"{name}, tuned already", row["tuning"])
     return "\n".join(lines) + "\n", any(met is False for _, _, _, met in reached)

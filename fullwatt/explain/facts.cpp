@@ -114,7 +114,7 @@ void optimizer(const Json& json, ProcessFacts& facts) {
                           .foreach = lenient::flag(json, "foreach"),
                           .capturable = lenient::flag(json, "capturable"),
                           .groups = lenient::integer<int>(json, "groups"),
-                          .parameters = lenient::integer<std::uint64_t>(json, "parameters"),
+                          .tensors = lenient::integer<std::uint64_t>(json, "tensors"),
                           .devices = lenient::counts(json, "devices"),
                           .lr = lenient::number(json, "lr")});
 }
@@ -416,6 +416,11 @@ std::optional<std::string> ProcessFacts::variable(const std::string& name) const
 const LoaderFact* ProcessFacts::loader(int id) const {
   const auto at = std::ranges::find(loaders, id, &LoaderFact::id);
   return at == loaders.end() ? nullptr : &*at;
+}
+
+bool ProcessFacts::has_in_force(std::string_view fix) const {
+  const auto is_it = [&](const FixFact& fact) { return fact.id == fix && fact.state == "in-force"; };
+  return std::ranges::any_of(fixes, is_it);
 }
 
 bool ProcessFacts::loads_onto_gpu() const {

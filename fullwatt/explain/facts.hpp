@@ -68,8 +68,8 @@ struct OptimizerFact {
   std::optional<bool> foreach;
   std::optional<bool> capturable;
   std::optional<int> groups;
-  std::optional<std::uint64_t> parameters;
-  Counts devices;
+  std::optional<std::uint64_t> tensors;
+  Counts devices;  ///< parameters by name
   std::optional<double> lr;
 };
 
@@ -321,6 +321,8 @@ struct ProcessFacts {
   const OptimizerFact* optimizer(int id) const;
   /// Parameters or inputs lie on a GPU.
   bool on_gpu() const;
+  /// A fix of the plan that the run was given.
+  bool has_in_force(std::string_view fix) const;
 };
 
 ProcessFacts parse_facts(const model::TrainingProcess& process);

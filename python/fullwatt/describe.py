@@ -160,6 +160,7 @@ def optimizer_fact(optimizer):
         "foreach": group.get("foreach"),
         "capturable": group.get("capturable"),
         "groups": len(optimizer.param_groups),
+        "tensors": len(parameters),
         "parameters": sum(p.numel() for p in parameters),
         "devices": tally((str(p.device), p.numel()) for p in parameters),
         "lr": float(rate) if rate is not None and on_cpu else None,

@@ -29,7 +29,7 @@ struct Said {
       R"("batch_size":64,"num_workers":8,"pin_memory":true,"persistent_workers":true,"prefetch_factor":2)";
   std::string model =
       R"("class":"ResNet","parameters":25000000,"dtypes":{"torch.float32":25000000},"devices":{"cuda:0":25000000},"channels_last":1.0)";
-  std::string optimizer = R"("class":"AdamW","fused":true,"parameters":160,"lr":0.001)";
+  std::string optimizer = R"("class":"AdamW","fused":true,"tensors":160,"lr":0.001)";
   std::string settings =
       R"("cudnn.enabled":true,"cudnn.benchmark":true,"cudnn.deterministic":false,"cudnn.allow_tf32":true,"matmul.allow_tf32":true,"threads":8,"anomaly_detection":false,"sync_debug":0,"profiler":false)";
   std::string autocast =

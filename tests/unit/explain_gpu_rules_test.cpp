@@ -198,6 +198,23 @@ TEST(KernelRulesTest, FillsOfGradientsAreFoundWithTheCallThatAsksForThem) {
   EXPECT_EQ(expect_found(builder, "zero-grad-fills").line, 21);
 }
 
+TEST(KernelRulesTest, AdditionsToGradientsAreFoundBesideTheirFills) {
+  const auto gain = [](int gradients, int additions) {
+    constexpr const char* kAdd = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>";
+    auto script = forward(0.1);
+    script.begin(Phase::backward, 18).launches(additions, 18, kAdd, 0.01, 0.03).end();
+    script.launches(1, 21, "void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>", 0.02, 0.03);
+    Said said;
+    said.optimizer = R"("class":"AdamW","fused":true,"tensors":)" + std::to_string(gradients);
+    auto builder = training(script.sync(20), said);
+    builder.run().source_facts = R"({"files":[{"path":"/home/ada/train.py","calls":[
+      {"name":"optimizer.zero_grad","line":21,"function":"train","keywords":{"set_to_none":"False"},"in_loop":true}]}]})";
+    return *expect_found(builder, "zero-grad-fills").gain_ms;
+  };
+  EXPECT_NEAR(gain(20, 100), 20 * 0.03, 0.15) << "other additions of the backward pass stay";
+  EXPECT_NEAR(gain(50, 100), 50 * 0.03, 0.15);
+}
+
 /// A step with `launches` kernels in the optimiser's phase.
 RunBuilder optimizing(int launches, const std::string& optimizer, const std::string& kernel = kFusedAdam) {
   auto script = forward(0.1);
@@ -209,23 +226,23 @@ RunBuilder optimizing(int launches, const std::string& optimizer, const std::str
 }
 
 TEST(OptimizerRulesTest, AnUnfusedOptimizerIsANote) {
-  const auto finding = expect_found(optimizing(200, R"("class":"AdamW","parameters":160)"), "optimizer-unfused");
+  const auto finding = expect_found(optimizing(200, R"("class":"AdamW","tensors":160)"), "optimizer-unfused");
   EXPECT_EQ(finding.severity, model::Severity::note);
   EXPECT_EQ(finding.line, 9);
   EXPECT_NEAR(std::stod(finding.facts.at("kernels")), 200, 10);
-  expect_not_found(optimizing(200, R"("class":"AdamW","fused":true,"parameters":160)"), "optimizer-unfused");
+  expect_not_found(optimizing(200, R"("class":"AdamW","fused":true,"tensors":160)"), "optimizer-unfused");
 }
 
 TEST(OptimizerRulesTest, OneTensorAfterTheOtherIsAWarning) {
   const auto explanation =
-      explain(optimizing(900, R"("class":"Adam","foreach":false,"parameters":160)", kElementwise).build());
+      explain(optimizing(900, R"("class":"Adam","foreach":false,"tensors":160)", kElementwise).build());
   expect_found(explanation, "optimizer-single-tensor");
   EXPECT_EQ(explanation.find("optimizer-unfused"), nullptr);
-  expect_found(optimizing(900, R"("class":"MyLion","parameters":160)", kElementwise), "optimizer-single-tensor");
+  expect_found(optimizing(900, R"("class":"MyLion","tensors":160)", kElementwise), "optimizer-single-tensor");
 }
 
 TEST(OptimizerRulesTest, AStepThatIsMostlyOptimizerIsOfferedAccumulation) {
-  EXPECT_EQ(expect_found(optimizing(400, R"("class":"AdamW","parameters":160)"), "accumulation-off").severity,
+  EXPECT_EQ(expect_found(optimizing(400, R"("class":"AdamW","tensors":160)"), "accumulation-off").severity,
             model::Severity::info);
 }
 

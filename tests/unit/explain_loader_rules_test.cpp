@@ -214,6 +214,17 @@ TEST(LoaderRulesTest, BusyWorkersOnAnIdleMachineAreTooFew) {
   EXPECT_LE(std::stoi(finding.facts.at("expected")), 15);
 }
 
+TEST(LoaderRulesTest, WorkersThatTheSampleCacheStandsInForAreNoReason) {
+  const auto with = [](const char* state) {
+    auto builder = starved();
+    add_workers(builder, 2, 130, 0.97);
+    set_load(builder, 3, 3);
+    return builder.fact("fix", object(R"("id":"sample-cache","state":)" + std::string(state)));
+  };
+  expect_not_found(with(R"("in-force")"), "loader-workers-too-few");
+  expect_found(with(R"("refused")"), "loader-workers-too-few");
+}
+
 TEST(LoaderRulesTest, BusyWorkersOnAFullMachineAreCpuBound) {
   auto builder = starved(R"("batch_size":64,"num_workers":12)");
   add_workers(builder, 12, 780, 0.97);

@@ -1,5 +1,6 @@
 // What the GPU spends its time on that could be done with less.
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -24,6 +25,32 @@ model::Site filling_call(const SourceFacts& source) {
   return {};
 }
 
+/// The backward pass adds to gradients that are there, one kernel for each parameter; those that are not it only
+/// writes.
+struct Additions {
+  KernelTest test = [](const KernelUse& kernel) { return base::contains(kernel.name, "CUDAFunctor_add"); };
+  double share = 0;     ///< of such kernels that add to gradients
+  double ms = 0;        ///< of a step, of the GPU
+  double launches = 0;  ///< share of those of the backward pass
+};
+
+Additions additions(const Case& examined) {
+  Additions found;
+  std::uint64_t gradients = 0;
+  for (const auto& optimizer : examined.facts().optimizers) gradients += optimizer.tensors.value_or(0);
+  const auto kernels = kernels_where(examined, found.test);
+  if (kernels.count <= 0) return found;
+  const double count = std::min(static_cast<double>(gradients), kernels.count);
+  found.share = count / kernels.count;
+  found.ms = found.share * kernels.ms;
+  double launches = 0;
+  for (const auto& use : examined.evidence.attribution.calls) {
+    if (use.phase == HostPhase::backward && use.category == "launch") launches += use.count;
+  }
+  if (launches > 0) found.launches = std::min(1.0, count / launches);
+  return found;
+}
+
 Matches zero_grad(const Case& examined) {
   const auto site = filling_call(examined.source);
   if (!site.known()) return {};
@@ -32,15 +59,19 @@ Matches zero_grad(const Case& examined) {
     return base::contains(name, "fillfunctor") || base::contains(name, "zerofunctor");
   };
   const auto kernels = kernels_where(examined, fills);
+  const auto adds = additions(examined);
   auto change = scaled_where(examined, fills, 0);
+  change += scaled_where(examined, adds.test, 1 - adds.share);
   change += Change::without(cause::kLaunchBound, site);
+  change.removals.push_back({std::string(cause::kLaunchBound), std::nullopt, HostPhase::backward, adds.launches});
   double launching = 0;
   for (const auto& charge : examined.evidence.attribution.charges) {
-    if (charge.cause == cause::kLaunchBound && charge.line.file == site.file && charge.line.line == site.line)
-      launching += charge.ms;
+    if (charge.cause != cause::kLaunchBound) continue;
+    if (charge.line.file == site.file && charge.line.line == site.line) launching += charge.ms;
+    if (charge.phase == HostPhase::backward) launching += adds.launches * charge.ms;
   }
   Match match;
-  match.at(site).costs(kernels.ms + launching, examined.gain(change), examined.step_ms());
+  match.at(site).costs(kernels.ms + adds.ms + launching, examined.gain(change), examined.step_ms());
   match.fact("count", number_text(kernels.count));
   return {
       match.saw("zero_grad(set_to_none=False)", number_text(kernels.count) + " fills a step", match.facts["place"])};

@@ -47,6 +47,7 @@ struct LoaderCase {
   const LoaderFact* loader = nullptr;
   bool crowded_out = false;  ///< workers with little to do that are waited for a little, as on every full CPU
   bool loads_onto_gpu = false;
+  bool from_memory = false;    ///< the sample cache gives the batches, and the loader's own workers nothing
   bool whole_batches = false;  ///< each item of the data set is one: putting "them" together only copies it
 };
 
@@ -82,6 +83,7 @@ LoaderCase look(const Case& examined) {
   seen.load = host_load(examined.evidence);
   seen.cpus = allowed_cpus(examined.evidence.run).value_or(0);
   seen.loader = examined.facts().training_loader();
+  seen.from_memory = examined.facts().has_in_force("sample-cache");
   seen.loads_onto_gpu = examined.facts().loads_onto_gpu();
   seen.whole_batches = reads_whole_batches(examined);
   const double used =
@@ -169,6 +171,7 @@ Reason reason(const LoaderCase& seen) {
   if (seen.loader == nullptr || work.wait_ms < kLeastWait * work.step_ms) return Reason::none;
   constexpr double kLeastSampler = 0.1;  // of the step; PyTorch's own samplers take some microseconds
   if (seen.sampler_ms >= std::max(0.5 * work.wait_ms, kLeastSampler * work.step_ms)) return Reason::sampler;
+  if (seen.from_memory) return Reason::none;
   if (work.workers == 0) return reason_without_workers(seen);
   if (seen.load.throttled >= 0.05) return Reason::quota;
   if (seen.cpus > 0 && work.workers > seen.cpus && cpus_are_full(seen)) return Reason::too_many;

@@ -63,7 +63,7 @@ std::optional<Restarts> worker_restarts(const Case& examined) {
   const auto* loader = examined.facts().training_loader();
   const auto starts = epoch_starts(examined);
   if (loader == nullptr || loader->num_workers.value_or(0) == 0 || loader->persistent_workers != false ||
-      starts.size() < 2)
+      starts.size() < 2 || examined.facts().has_in_force("sample-cache"))
     return std::nullopt;
   const auto costs = restart_costs(examined, starts);
   const double steps = steps_of_epoch(examined, starts);
@@ -81,7 +81,8 @@ struct Beginnings {
 std::optional<Beginnings> beginnings(const Case& examined) {
   constexpr double kOften = 0.25;  // of a step
   const auto* loader = examined.facts().training_loader();
-  if (loader == nullptr || examined.step_ms() <= 0) return std::nullopt;
+  if (loader == nullptr || examined.step_ms() <= 0 || examined.facts().has_in_force("sample-cache"))
+    return std::nullopt;
   std::vector<IteratorsFact> seen;
   std::ranges::copy_if(examined.facts().iterators, std::back_inserter(seen),
                        [&](const IteratorsFact& fact) { return fact.loader == loader->id; });

@@ -49,7 +49,7 @@ Matches priced(const Case& examined, const Update& update, std::string_view id) 
   Match match;
   match.at(update.fact->site).costs(update.idle_ms + update.kernel_ms, examined.gain(change), examined.step_ms());
   match.fact("name", update.fact->class_name).fact("kernels", number_text(update.launches));
-  match.fact("count", std::to_string(update.fact->parameters.value_or(0)));
+  match.fact("count", update.fact->tensors ? std::to_string(*update.fact->tensors) : "?");
   match.saw("launches in the optimiser's step", number_text(update.launches), "CUPTI");
   return {match.saw("fused, foreach",
                     fmt::format("{}, {}", update.fact->fused == true ? "true" : "false",
@@ -73,7 +73,7 @@ Matches unfused(const Case& examined) {
 Matches single_tensor(const Case& examined) {
   const auto update = update_of(examined);
   if (!update || update->fact->fused == true) return {};
-  const auto tensors = static_cast<double>(update->fact->parameters.value_or(0));
+  const auto tensors = static_cast<double>(update->fact->tensors.value_or(0));
   const bool own = !has_fused(update->fact->class_name) && tensors >= 8 && update->launches > 2 * tensors;
   if (update->fact->foreach != false && !own) return {};
   return priced(examined, *update, "optimizer-single-tensor");
