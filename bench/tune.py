@@ -67,6 +67,7 @@ def own(program):
 
 
 def beside_expert(options, part, program, expert, plain_steps=None):
+    """The tuning, and then the rates beside it: finding and proving a plan takes long, and must not be lost."""
     with tempfile.TemporaryDirectory() as folder:
         plan = str(pathlib.Path(folder) / "plan.yaml")
         earlier = options.stored.get(part)
@@ -77,12 +78,14 @@ def beside_expert(options, part, program, expert, plain_steps=None):
         else:
             tuning, seconds = tune(options, program, plan, options.seeds)
         rates = {"plain": [], "plan": [], "expert": []}
+        row = {"tuning": tuning, "seconds": seconds, **dict.fromkeys(rates)}
+        yield row
         for _ in range(options.repeats):
             rates["plain"].append(report(options.fullwatt, program, steps=plain_steps)["samples_per_second"])
             if tuning["proved"]:
                 rates["plan"].append(report(options.fullwatt, program, plan)["samples_per_second"])
             rates["expert"].append(own(expert))
-    return {"tuning": tuning, "seconds": seconds, **{way: statistics.median(values) if values else None for way, values in rates.items()}}
+    yield {**row, **{way: statistics.median(values) if values else None for way, values in rates.items()}}
 
 
 def lstm(options):
@@ -103,8 +106,8 @@ def targets(options):
     found = next(finding for finding in before["findings"] if finding["id"] == "targets-recomputed")
     predicted = before["step_ms"]["mean"] - found["gain_ms"]
     after = report(options.fullwatt, [*program, "--targets", "dataset"])
-    return {"file": pathlib.Path(found["file"]).name, "line": found["line"], "charged_ms": found["charged_ms"], "before_ms": before["step_ms"]["mean"],
-            "predicted_ms": predicted, "after_ms": after["step_ms"]["mean"]}
+    yield {"file": pathlib.Path(found["file"]).name, "line": found["line"], "charged_ms": found["charged_ms"], "before_ms": before["step_ms"]["mean"],
+           "predicted_ms": predicted, "after_ms": after["step_ms"]["mean"]}
 
 
 def without_all_but(wanted):
@@ -166,8 +169,9 @@ def measured(options, rows):
     """Puts into the rows what each part finds, and stops after each finding, so that it can be stored."""
     for part in options.parts:
         if part in PARTS:
-            rows[part] = PARTS[part](options)
-            yield
+            for row in PARTS[part](options):
+                rows[part] = row
+                yield
         else:
             for name, row in PARTS_OF_ROWS[part](options):
                 rows.setdefault(part, {})[name] = row

@@ -35,6 +35,10 @@ def predictions(rows):
     return costs, intervals
 
 
+def has_rates(rows, name):
+    return name in rows and rows[name]["plain"] is not None
+
+
 def goals(rows):
     """(what, reached, target, met)"""
     found = []
@@ -44,10 +48,10 @@ def goals(rows):
             found.append((f"{name}: finding the plan", f"{tuning['search_s']:.0f} s, {tuning['search_starts']} starts", f"{FOUND_S} s, {FOUND_STARTS} starts",
                           tuning["search_s"] <= FOUND_S and tuning["search_starts"] <= FOUND_STARTS))
             found.append((f"{name}: loss", tuning["loss"]["verdict"], "not-worse", tuning["loss"]["verdict"] == "not-worse"))
-    if "lstm" in rows:
+    if has_rates(rows, "lstm"):
         factor = (rows["lstm"]["plan"] or 0) / rows["lstm"]["plain"]
         found.append(("LSTM, times its own speed", f"{factor:.2f}" if factor else "no plan is proved", f"{LSTM_SPEEDUP}", factor >= LSTM_SPEEDUP))
-    if "keypoint" in rows:
+    if has_rates(rows, "keypoint"):
         rate = rows["keypoint"]["plan"]
         found.append(("keypoint, samples/s", number(rate) if rate else "no plan is proved", number(KEYPOINT_RATE), (rate or 0) >= KEYPOINT_RATE))
     if "targets" in rows:
