@@ -34,3 +34,17 @@ class Known:
         value = self.values.pop(key, None)
         if self._gone is not None and value is not None:
             self._gone(value)
+
+
+def can_be_weak(thing):
+    """Whether it can be referred to without being held; lists and dictionaries cannot."""
+    try:
+        weakref.ref(thing)
+    except TypeError:
+        return False
+    return True
+
+
+def weakly(thing):
+    """A function that gives it, and does not hold it if that can be."""
+    return weakref.ref(thing) if can_be_weak(thing) else lambda: thing

@@ -46,6 +46,38 @@ print(torch.rand(1).item())
         self.assertEqual(lines[:-1], plain.out.strip().split("\n"))
         self.assertEqual(lines[-1], "64")  # each once; probes and audits have a copy of their own
 
+    def test_a_loader_that_is_made_anew_finds_what_was_packed(self):
+        for made in ("batch_size=6, shuffle=True", "batch_size=6, shuffle=True, collate_fn=lambda samples: torch.utils.data.default_collate(samples)"):
+            loop = self.LOOP.replace("for batch in loader:", "for batch in torch.utils.data.DataLoader(data, %s):" % made)
+            plain = self.train([], self.DATA + loop)
+            cached = self.train([self.CACHE], self.DATA + loop + "print(data.fetched)")
+            self.assert_in_force(cached, "sample-cache")
+            self.assertEqual(cached.out, plain.out + "64\n", made)
+
+    def test_loaders_that_read_it_in_other_ways_have_samples_of_their_own(self):
+        twice = self.LOOP.replace("for batch in loader:", """doubled = lambda samples: {"x": 2 * torch.stack([s["x"] for s in samples]), "y": torch.tensor([s["y"] for s in samples])}
+    for batch in torch.utils.data.DataLoader(data, batch_size=6, shuffle=True, collate_fn=doubled if epoch % 2 else None):""")
+        plain, cached = self.train([], self.DATA + twice), self.train([self.CACHE], self.DATA + twice)
+        self.assert_in_force(cached, "sample-cache")
+        self.assertEqual(cached.out, plain.out)
+
+    def test_a_data_set_for_every_epoch_is_packed_no_more(self):
+        loop = self.LOOP.replace("for batch in loader:", "for batch in torch.utils.data.DataLoader(Data(), batch_size=6, shuffle=True):")
+        plain, cached = self.train([], self.DATA + loop), self.train([self.CACHE], self.DATA + loop)
+        self.assertEqual(cached.out, plain.out)
+        self.assertEqual(self.fix(cached, "sample-cache")["state"], "undone")
+        self.assertIn("made anew for every epoch", self.fix(cached, "sample-cache")["text"])
+
+    def test_packed_samples_end_with_their_data_set(self):
+        """Also where it knows itself, or is known to what makes its batches."""
+        ends = "\nimport gc, weakref\nof_data = weakref.ref(data)\ndel data, loader, batch\ngc.collect()\nprint(of_data() is None)\n"
+        collating = self.LOOP.replace("shuffle=True", "shuffle=True, collate_fn=data.collate").replace(
+            "loader =", "Data.collate = lambda self, samples: torch.utils.data.default_collate(samples)\nloader =")  # fmt: skip
+        for loop in (self.LOOP, "data.itself = data\n" + self.LOOP, collating):
+            cached = self.train([self.CACHE], self.DATA + loop + ends)
+            self.assert_in_force(cached, "sample-cache")
+            self.assertEqual(cached.out.strip().split("\n")[-1], "True", loop)
+
     def test_batches_that_are_made_ahead_are_the_same(self):
         for given in ("shuffle=True", "sampler=torch.utils.data.WeightedRandomSampler([1.0] * 64, 30)", "sampler=torch.utils.data.RandomSampler(data, generator=shared)"):
             shared = "shared = torch.Generator()\nshared.manual_seed(3)\n"

@@ -6,10 +6,10 @@ again. When anything turns out otherwise it falls away, and the loader goes on a
 
 import time
 
-from ...weak import Known
+from ...weak import Known, can_be_weak
 from ..random_state import RandomState
 from . import ahead
-from .fingerprint import reachable
+from .fingerprint import is_same_function, leads_to, reachable
 from .packed import NAME, make_iterator_class
 from .packing import pack
 from .samples import Refused
@@ -30,8 +30,12 @@ def sample_cache(tools, entry):
     tools.report.waiting(NAME, "until a loader is read")
 
 
+MOST_SHORT_LIVED = 2  # data sets in a row, each of which is gone after one epoch
+
+
 class Caches:
-    """The packed samples of each loader."""
+    """The packed samples of each data set: a loader that is made anew for every epoch finds them again. They are a loader's own where it reads its data set in another way
+    than the one before, or where they would hold the data set themselves."""
 
     def __init__(self, tools, entry):
         self._tools = tools
@@ -39,30 +43,48 @@ class Caches:
         self._most_on_gpu = int(entry.get("gpu_gigabytes", 0)) << 30
         self._workers = int(entry.get("workers", 0))
         self._goes_ahead = bool(entry.get("ahead", False))
-        self._packed = Known()
+        self._packed = Known(self._is_gone)  # by data set or loader: as which it was packed, and the samples, or False
+        self._short_lived = 0
         self._iterator_class = None
 
     def iterator(self, loader):
         """An iterator over packed samples, or None where the loader's own has to do."""
-        packed = self._packed.get(loader)
+        owner = self._owner(loader)
+        _, packed = self._packed.get(owner) or (None, None)
         if packed is None:
             packed = self._try_to_pack(loader)
-            self._packed.put(loader, packed)
+            self._packed.put(owner, (way_of(loader), packed))
         if packed is False:
             return None
         packed.begin_epoch(loader)
         if packed.is_broken:
-            self._packed.put(loader, False)  # its memory is free again
+            self._packed.put(owner, (way_of(loader), False))  # its memory is free again
             return None
         if self._iterator_class is None:
             self._iterator_class = make_iterator_class(self._tools.torch)
         return self._iterator_class(loader, packed, not ahead.why_not(self._tools.torch, loader), self._may_go_ahead(loader, packed))
+
+    def _owner(self, loader):
+        """With whom its packed samples live and die."""
+        torch, data = self._tools.torch, loader.dataset
+        known = self._packed.get(data)
+        if known is not None:
+            return data if is_same_way(torch, known[0], way_of(loader)) else loader
+        return data if can_be_weak(data) and not leads_to(torch, data, loader.collate_fn) else loader
+
+    def _is_gone(self, known):
+        _, packed = known
+        if packed is not False:
+            self._short_lived = self._short_lived + 1 if packed.epochs < 2 else 0
 
     def _may_go_ahead(self, loader, packed):
         return self._goes_ahead and not packed.is_on_gpu and not ahead.why_not(self._tools.torch, loader)
 
     def _try_to_pack(self, loader):
         report, torch = self._tools.report, self._tools.torch
+        if self._short_lived >= MOST_SHORT_LIVED:
+            report.undone(NAME, "the data set is made anew for every epoch: packing it takes what it saves")
+            return False
         start, before = time.monotonic(), RandomState(torch, reachable(torch, loader.dataset, loader.collate_fn))
         try:
             packed = pack(self._tools, loader, self._most_bytes, self._workers)
@@ -77,3 +99,12 @@ class Caches:
         whole = seconds * len(loader.dataset) / packed.count
         packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
         return packed
+
+
+def way_of(loader):
+    """How it reads its data set."""
+    return loader._auto_collation, loader.collate_fn
+
+
+def is_same_way(torch, one, other):
+    return one[0] == other[0] and is_same_function(torch, one[1], other[1])

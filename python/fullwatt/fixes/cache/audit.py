@@ -2,6 +2,7 @@
 
 import time
 
+from ...weak import weakly
 from ..random_state import RandomState
 from .fingerprint import fingerprint, reachable
 from .form import Form
@@ -18,7 +19,7 @@ def check(torch, loader):
     data = loader.dataset
     if isinstance(data, torch.utils.data.IterableDataset):
         raise Refused("an iterable data set has no samples by number")
-    if loader.batch_sampler is None:
+    if not loader._auto_collation:
         raise Refused("the loader does not make batches")
     if hasattr(data, "set_epoch"):
         raise Refused("its data set changes with the epoch")
@@ -70,9 +71,9 @@ class Audits:
         self._rest = rest
         self._clock = clock
         self._loader = None  # a twin: it has this epoch's data set
-        self._watched = ()
+        self._data, self._collate = weakly(None), None
         self._known = None  # what the data set looked like when its samples were last found unchanged
-        self._epochs = self._news = 0
+        self.epochs = self._news = 0
         self._is_must = True
         self._until = self._distance = FIRST_AUDIT
         self._ended = self._took = 0.0
@@ -82,12 +83,12 @@ class Audits:
         if len(loader.dataset) != self._length:
             return "the data set changes: it has %d samples, and had %d" % (len(loader.dataset), self._length)
         self._loader = twin_of(self._torch, loader)
-        self._watched = (loader.dataset, loader.collate_fn)
-        self._epochs += 1
+        self._data, self._collate = weakly(loader.dataset), loader.collate_fn
+        self.epochs += 1
         self._until = 1
-        self._is_must = self._epochs <= MUST_EPOCHS
+        self._is_must = self.epochs <= MUST_EPOCHS
         now = self._look()
-        if self._epochs == 1:
+        if self.epochs == 1:
             self._known = now
         if now == self._known:
             return ""
@@ -106,7 +107,7 @@ class Audits:
         return self._compare([int(indices[len(indices) // 2])])
 
     def _look(self):
-        return fingerprint(self._torch, *self._watched)
+        return fingerprint(self._torch, self._data(), self._collate)
 
     def _compare(self, indices, is_news=False):
         """What fetching itself changes in the data set is no news later; what the program has changed during an epoch is."""
@@ -120,7 +121,7 @@ class Audits:
         return why
 
     def _why_changed(self, indices):
-        before = RandomState(self._torch, reachable(self._torch, *self._watched))
+        before = RandomState(self._torch, reachable(self._torch, self._data(), self._collate))
         why = next(filter(None, map(self._why_sample_changed, indices)), "")
         return "its samples are drawn at random by now" if before.put_back() and not why else why
 

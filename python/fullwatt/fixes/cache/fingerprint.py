@@ -13,7 +13,8 @@ PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 
 class Fingerprint:
-    """Plain values as they are, tensors with the number of changes made in place, NumPy's arrays with some of their numbers, everything else by its identity."""
+    """Plain values as they are, tensors with the number of changes made in place, NumPy's arrays with some of their numbers, everything else by its identity.
+    `kept` is all of that but what was asked about, which is the caller's to keep."""
 
     def __init__(self, items, kept):
         self._items = items
@@ -37,6 +38,18 @@ def reachable(torch, *things):
     return found.kept if isinstance(found, Fingerprint) else []
 
 
+def leads_to(torch, thing, *things):
+    """Whether it is found on a walk from these, or from itself."""
+    return any(found is thing for found in (*things, *reachable(torch, thing, *things)))
+
+
+def is_same_function(torch, one, other):
+    """Also where it is written on the spot, again and again."""
+    if type(one) is not types.FunctionType or type(other) is not types.FunctionType:
+        return one is other or types.MethodType is type(one) is type(other) and one == other
+    return fingerprint(torch, *parts_of(one)) == fingerprint(torch, *parts_of(other))
+
+
 def walk(torch, things):
     """The nearest come first: they are seen even where there is more than can be."""
     items, kept, seen = [], [], set()
@@ -48,7 +61,8 @@ def walk(torch, things):
             items.append((kind, value))
             continue
         items.append((id(value), version_of(torch, value)))
-        kept.append(value)
+        if depth > 0:
+            kept.append(value)
         if depth < DEPTH and id(value) not in seen:
             seen.add(id(value))
             room = max(0, MOST_ITEMS - len(items) - len(waiting))

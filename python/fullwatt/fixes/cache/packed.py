@@ -28,6 +28,11 @@ class Packed:
         self.placement = None
         self._told = ("", 0.0)
 
+    @property
+    def epochs(self):
+        """That have begun."""
+        return self._audits.epochs
+
     def place(self, most_bytes, goes_ahead):
         """Samples may go to the GPU, as many bytes of them; others ahead of their steps."""
         self.placement = Placement(self._tools.torch, self._leaves, self._length, most_bytes, goes_ahead)

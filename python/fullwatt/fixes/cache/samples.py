@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import types
 
 
 class Refused(Exception):
@@ -34,10 +35,10 @@ def is_same_leaf(torch):
 
 
 def twin_of(torch, loader):
-    """The same loader with a data set of its own: what that opens when it fetches here must not be shared by worker processes that come later."""
-    twin = copy.copy(loader)
-    vars(twin)["dataset"] = own_copy(torch, loader.dataset)
-    return twin
+    """What fetches as the loader does, with a data set of its own: what that opens when it fetches here must not be shared by worker processes that come later.
+    It holds neither the loader nor the loader's data set."""
+    names = ("_dataset_kind", "_auto_collation", "collate_fn", "drop_last")
+    return types.SimpleNamespace(dataset=own_copy(torch, loader.dataset), **{name: getattr(loader, name) for name in names})
 
 
 def own_copy(torch, data, depth=3):
