@@ -1,5 +1,7 @@
 """Packed samples, and the iterator that serves them in a loader's place."""
 
+import array
+import itertools
 import sys
 import time
 
@@ -8,7 +10,8 @@ from .promised import Order, Placement
 from .samples import fetch
 
 NAME = "sample-cache"
-MOST_AT_ONCE = 4_000_000  # samples of an epoch whose order is looked up as a whole
+MORE_AT_ONCE = 8  # times as many batches are looked up as the time before
+MOST_AT_ONCE = 1_000_000  # samples
 
 
 class Packed:
@@ -43,12 +46,20 @@ class Packed:
         self._tools.report.in_force(NAME, text, once_s=once_s)
 
     def order(self, indices):
-        """Where these samples lie, one after the other."""
-        places = self._tools.torch.as_tensor(indices)
+        """Where these samples lie, one after the other; None where some are no numbers of samples."""
+        torch = self._tools.torch
+        try:
+            places = torch.frombuffer(array.array("q", indices), dtype=torch.int64)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if int(places.min()) < 0 or int(places.max()) >= self._length:
+            return None
         return Order(places if self._rows is None else self._rows[places])
 
     def batch(self, places):
         """What the loader's own fetching and collating would give, or None where samples are missing."""
+        if places is None:
+            return None
         if self._rows is not None and int(places.host.min()) < 0:
             return None
         return self._form.put_together(self.placement.gather(places))
@@ -93,7 +104,7 @@ def make_iterator_class(torch):
             self._may_go_ahead = may_go_ahead
             self._ahead = None
             self._is_first = True
-            self.batches = Batches(self._sampler_iter, packed, is_known and len(loader.sampler) <= MOST_AT_ONCE)
+            self.batches = Batches(self._sampler_iter, packed, is_known)
             self._make = maker(torch, self.batches, packed, self._pin_memory)
 
         def _next_data(self):
@@ -119,24 +130,51 @@ def make_iterator_class(torch):
 
 
 class Batches:
-    """The numbers of each batch's samples and where these lie. An order that is known from its first step on is looked up as a whole."""
+    """The numbers of each batch's samples and where these lie."""
 
-    def __init__(self, sampler, packed, at_once):
-        self._sampler_iter = sampler  # may be grouped anew: the samples and their order stay
+    def __init__(self, sampler, packed, is_known):
         self._packed = packed
-        self._at_once = at_once
-        self._order, self._begin = None, 0
+        self._ahead = LookedUp()
+        self._sampler_iter = looked_up(sampler, packed, self._ahead) if is_known else sampler  # may be grouped anew: the samples and their order stay
+        self._given = 0
 
     def __next__(self):
-        if self._at_once and self._order is None:
-            batches = list(self._sampler_iter)
-            self._order = self._packed.order([index for indices in batches for index in indices])
-            self._sampler_iter = iter(batches)
         indices = next(self._sampler_iter)
-        if not self._at_once:
-            return indices, self._packed.order(indices).part(0, len(indices))
-        begin, self._begin = self._begin, self._begin + len(indices)
-        return indices, self._order.part(begin, self._begin)
+        begin, self._given = self._given, self._given + len(indices)
+        places = self._ahead.part(begin, self._given)
+        if places is None:
+            order = self._packed.order(indices)
+            places = order.part(0, len(indices)) if order is not None else None
+        return indices, places
+
+
+class LookedUp:
+    """Where the samples lie that an epoch has between two of its places."""
+
+    def __init__(self):
+        self._order, self._begin, self._end = None, 0, 0
+
+    def follow(self, order, count):
+        """The next ones."""
+        self._order, self._begin, self._end = order, self._end, self._end + count
+
+    def part(self, begin, end):
+        """None where they are others."""
+        is_here = self._order is not None and self._begin <= begin and end <= self._end
+        return self._order.part(begin - self._begin, end - self._begin) if is_here else None
+
+
+def looked_up(batches, packed, ahead):
+    """The batches of an order that is known from its first step on. Many of them are looked up at once, but not by a program that reads only the first ones."""
+    count = 1
+    while True:
+        coming = list(itertools.islice(batches, count))
+        if not coming:
+            return
+        indices = [index for batch in coming for index in batch]
+        ahead.follow(packed.order(indices), len(indices))
+        yield from coming
+        count = min(MORE_AT_ONCE * count, max(1, MOST_AT_ONCE // len(coming[0])))
 
 
 def maker(torch, batches, packed, pins):
