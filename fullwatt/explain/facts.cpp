@@ -114,6 +114,7 @@ void optimizer(const Json& json, ProcessFacts& facts) {
                           .foreach = lenient::flag(json, "foreach"),
                           .capturable = lenient::flag(json, "capturable"),
                           .groups = lenient::integer<int>(json, "groups"),
+                          .of_torch = lenient::flag(json, "of_torch").value_or(false),
                           .tensors = lenient::integer<std::uint64_t>(json, "tensors"),
                           .devices = lenient::counts(json, "devices"),
                           .lr = lenient::number(json, "lr")});

@@ -68,6 +68,7 @@ struct OptimizerFact {
   std::optional<bool> foreach;
   std::optional<bool> capturable;
   std::optional<int> groups;
+  bool of_torch = false;  ///< no optimiser of somebody's own
   std::optional<std::uint64_t> tensors;
   Counts devices;  ///< parameters by name
   std::optional<double> lr;

@@ -160,8 +160,8 @@ def optimizer_fact(optimizer):
         "foreach": group.get("foreach"),
         "capturable": group.get("capturable"),
         "groups": len(optimizer.param_groups),
+        "of_torch": type(optimizer).__module__.startswith("torch.optim"),
         "tensors": len(parameters),
-        "parameters": sum(p.numel() for p in parameters),
         "devices": tally((str(p.device), p.numel()) for p in parameters),
         "lr": float(rate) if rate is not None and on_cpu else None,
     }

@@ -124,6 +124,12 @@ def collate(samples):
         self.assertEqual(outcome.out.split("\n")[:2], whole.out.split("\n")[:2])
         self.assertNotEqual(plain.out.split("\n")[:2], whole.out.split("\n")[:2])
 
+    def test_two_loaders_in_a_trial_have_each_what_its_steps_need(self):
+        pairs = self.LOOP.replace("for batch in loader", "for batch, other in zip(loader, torch.utils.data.DataLoader(data, batch_size=12, shuffle=True))")
+        outcome = self.try_for(2, self.DATA.replace("64", "640") + pairs.replace('batch["y"].float()', 'other["y"].float()[:6]'))
+        told = [fact["text"] for fact in outcome.facts("fix") if fact["state"] == "in-force"]
+        self.assertEqual([text.split(" samples")[0] for text in told[:2]], ["132", "264"])  # 22 batches
+
     def test_a_trial_refuses_what_would_not_fit_as_a_whole(self):
         data = self.DATA.replace("return 64", "return 20000").replace("self.values[i]", "self.values[i % 64]").replace('{"x"', '{"large": torch.zeros(1 << 14), "x"')
         outcome = self.try_for(3, data + self.LOOP)

@@ -127,6 +127,7 @@ for epoch in range(10):
         self.assertEqual([step.optimizer for step in steps[:4]], [0, 1, 0, 1])
         self.assertEqual([step.samples for step in steps[-6:]], [32, 0] * 3)
         self.assertEqual([fact["class"] for fact in outcome.facts("optimizer")], ["Adam", "SGD"])
+        self.assertEqual([outcome.facts("optimizer")[0][name] for name in ("tensors", "of_torch")], [2, True])
 
     def test_a_scaler_that_is_switched_off_changes_nothing(self):
         source = MODEL + """

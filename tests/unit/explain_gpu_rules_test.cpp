@@ -238,7 +238,10 @@ TEST(OptimizerRulesTest, OneTensorAfterTheOtherIsAWarning) {
       explain(optimizing(900, R"("class":"Adam","foreach":false,"tensors":160)", kElementwise).build());
   expect_found(explanation, "optimizer-single-tensor");
   EXPECT_EQ(explanation.find("optimizer-unfused"), nullptr);
+  EXPECT_EQ(explanation.find("optimizer-single-tensor")->facts.at("count"), "160");
   expect_found(optimizing(900, R"("class":"MyLion","tensors":160)", kElementwise), "optimizer-single-tensor");
+  expect_not_found(optimizing(900, R"("class":"RAdam","of_torch":true,"tensors":160)", kElementwise),
+                   "optimizer-single-tensor");
 }
 
 TEST(OptimizerRulesTest, AStepThatIsMostlyOptimizerIsOfferedAccumulation) {

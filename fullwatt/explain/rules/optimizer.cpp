@@ -74,7 +74,8 @@ Matches single_tensor(const Case& examined) {
   const auto update = update_of(examined);
   if (!update || update->fact->fused == true) return {};
   const auto tensors = static_cast<double>(update->fact->tensors.value_or(0));
-  const bool own = !has_fused(update->fact->class_name) && tensors >= 8 && update->launches > 2 * tensors;
+  const bool own =
+      !update->fact->of_torch && !has_fused(update->fact->class_name) && tensors >= 8 && update->launches > 2 * tensors;
   if (update->fact->foreach != false && !own) return {};
   return priced(examined, *update, "optimizer-single-tensor");
 }

@@ -35,7 +35,7 @@ MOST_SHORT_LIVED = 2  # data sets in a row, each of which is gone after one epoc
 
 class Caches:
     """The packed samples of each data set: a loader that is made anew for every epoch finds them again. They are a loader's own where it reads its data set in another way
-    than the one before, or where they would hold the data set themselves."""
+    than the one before, where a trial needs but some, and where they would hold the data set themselves."""
 
     def __init__(self, tools, entry):
         self._tools = tools
@@ -49,10 +49,10 @@ class Caches:
 
     def iterator(self, loader):
         """An iterator over packed samples, or None where the loader's own has to do."""
-        owner = self._owner(loader)
-        _, packed = self._packed.get(owner) or (None, None)
+        owner, packed = self._found(loader)
         if packed is None:
             packed = self._try_to_pack(loader)
+            owner = self._owner(loader, packed)
             self._packed.put(owner, (way_of(loader), packed))
         if packed is False:
             return None
@@ -64,13 +64,19 @@ class Caches:
             self._iterator_class = make_iterator_class(self._tools.torch)
         return self._iterator_class(loader, packed, not ahead.why_not(self._tools.torch, loader), self._may_go_ahead(loader, packed))
 
-    def _owner(self, loader):
+    def _found(self, loader):
+        """Who has what is packed for it, and that; None where nothing is."""
+        for owner in (loader.dataset, loader):
+            known = self._packed.get(owner)
+            if known is not None and is_same_way(self._tools.torch, known[0], way_of(loader)):
+                return owner, known[1]
+        return None, None
+
+    def _owner(self, loader, packed):
         """With whom its packed samples live and die."""
-        torch, data = self._tools.torch, loader.dataset
-        known = self._packed.get(data)
-        if known is not None:
-            return data if is_same_way(torch, known[0], way_of(loader)) else loader
-        return data if can_be_weak(data) and not leads_to(torch, data, loader.collate_fn) else loader
+        data = loader.dataset
+        is_for_all = self._packed.get(data) is None and (packed is False or packed.has_all)
+        return data if is_for_all and can_be_weak(data) and not leads_to(self._tools.torch, data, loader.collate_fn) else loader
 
     def _is_gone(self, known):
         _, packed = known

@@ -32,6 +32,11 @@ class Packed:
         self._told = ("", 0.0)
 
     @property
+    def has_all(self):
+        """Whether all samples are packed."""
+        return self._rows is None
+
+    @property
     def epochs(self):
         """That have begun."""
         return self._audits.epochs
