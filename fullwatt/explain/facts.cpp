@@ -72,6 +72,7 @@ void gpu(const Json& json, ProcessFacts& facts) {
 void loader(const Json& json, ProcessFacts& facts) {
   keep(facts.loaders, {.id = lenient::integer<int>(json, "id").value_or(0),
                        .site = lenient::site(json, "site"),
+                       .trains = lenient::flag(json, "trains").value_or(false),
                        .dataset = lenient::text(json, "dataset"),
                        .dataset_length = lenient::integer<std::uint64_t>(json, "dataset_length"),
                        .iterable = lenient::flag(json, "iterable").value_or(false),
@@ -378,6 +379,25 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"target", target},
 };
 
+/// A loader that is made anew for every epoch, in the same line and alike, is one.
+void unite_loaders(ProcessFacts& facts) {
+  std::vector<LoaderFact> found;
+  std::map<int, int> united;
+  for (const auto& loader : facts.loaders) {
+    const auto is_alike = [&](LoaderFact other) {
+      other.id = loader.id;
+      return loader.site.known() && other == loader;
+    };
+    const auto alike = std::ranges::find_if(found, is_alike);
+    united[loader.id] = alike == found.end() ? loader.id : alike->id;
+    if (alike == found.end()) found.push_back(loader);
+  }
+  facts.loaders = std::move(found);
+  for (auto& epoch : facts.epochs) {
+    if (const auto one = united.find(epoch.loader); one != united.end()) epoch.loader = one->second;
+  }
+}
+
 }  // namespace
 
 ProcessFacts parse_facts(const model::TrainingProcess& recorded) {
@@ -389,6 +409,7 @@ ProcessFacts parse_facts(const model::TrainingProcess& recorded) {
       if (kind == fact.kind) read(json, facts);
     }
   }
+  unite_loaders(facts);
   return facts;
 }
 
@@ -434,7 +455,9 @@ const LoaderFact* ProcessFacts::training_loader() const {
   std::map<int, std::uint64_t> given_up;
   for (const auto& seen : iterators) given_up[seen.loader] = static_cast<std::uint64_t>(seen.begun - seen.ended);
   for (const auto& [loader, count] : given_up) batches[loader] += count;
-  const auto iterated = [&](const LoaderFact& fact) { return batches.contains(fact.id) ? batches.at(fact.id) : 0; };
+  const auto iterated = [&](const LoaderFact& fact) {
+    return std::pair(fact.trains, batches.contains(fact.id) ? batches.at(fact.id) : 0);
+  };
   const auto most = std::ranges::max_element(loaders, {}, iterated);
   return most == loaders.end() ? nullptr : &*most;
 }

@@ -26,6 +26,7 @@ struct GpuFact {
 struct LoaderFact {
   int id = 0;
   model::Site site;
+  bool trains = false;  ///< the training reads it
   std::string dataset;
   std::optional<std::uint64_t> dataset_length;
   bool iterable = false;
@@ -40,6 +41,8 @@ struct LoaderFact {
   std::optional<std::uint64_t> batches;
   std::string context;
   std::string collate;
+
+  bool operator==(const LoaderFact&) const = default;
 };
 
 struct ModelFact {
@@ -315,7 +318,8 @@ struct ProcessFacts {
   const LoaderFact* loader(int id) const;
   /// Whether batches come from their loader on a GPU, where no worker process could have made them.
   bool loads_onto_gpu() const;
-  /// The loader that the training iterates: the one that gave the most batches, else the first.
+  /// The loader that the training iterates: of those that it was seen to read the one that gave the most batches, else
+  /// the first.
   const LoaderFact* training_loader() const;
   /// The model with the most parameters.
   const ModelFact* largest_model() const;

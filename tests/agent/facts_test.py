@@ -65,7 +65,9 @@ class FactsTest(Case):
         return {"file": os.path.join(self.folder, "script.py"), "line": self.line_of(PROGRAM, text), "function": "<module>"}
 
     def assert_fact(self, kind, **fields):
-        fact = self.outcome.fact(kind)
+        self.assert_fields(self.outcome.fact(kind), **fields)
+
+    def assert_fields(self, fact, **fields):
         self.assertEqual({name: fact.get(name) for name in fields}, fields)
 
     def test_the_program_ran_undisturbed(self):
@@ -87,8 +89,10 @@ class FactsTest(Case):
         self.assertTrue(any(torch.__file__.startswith(prefix) for prefix in fact["prefixes"]))
 
     def test_loader(self):
-        self.assert_fact(
-            "loader", id=0, site=self.site("loader = "), dataset="TensorDataset", dataset_length=12, iterable=False, batch_size=6,
+        made, read = self.outcome.facts("loader")
+        self.assertEqual((made["trains"], read["trains"]), (False, True))
+        self.assert_fields(
+            read, id=0, site=self.site("loader = "), dataset="TensorDataset", dataset_length=12, iterable=False, batch_size=6,
             num_workers=0, pin_memory=False, persistent_workers=False, follows_epochs=False, drop_last=True, shuffle="RandomSampler", batches=2,
             collate="default_collate",
         )  # fmt: skip

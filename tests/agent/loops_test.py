@@ -129,6 +129,28 @@ for epoch in range(10):
         self.assertEqual([fact["class"] for fact in outcome.facts("optimizer")], ["Adam", "SGD"])
         self.assertEqual([outcome.facts("optimizer")[0][name] for name in ("tensors", "of_torch")], [2, True])
 
+    def test_loaders_that_are_never_asked_for_a_batch_too_many(self):
+        """As in frameworks that count: epochs are told all the same, and loaders that only an evaluation reads are told apart."""
+        source = MODEL + """
+def epoch(loader):
+    for _, (x, y) in zip(range(len(loader)), loader):
+        loss = loss_of(x, y)
+        if torch.is_grad_enabled():
+            loss.backward()
+            optimizer.step()
+with torch.no_grad():
+    epoch(torch.utils.data.DataLoader(data, batch_size=16))
+kept = torch.utils.data.DataLoader(data, batch_size=32, num_workers=1, persistent_workers=True)
+for number in range(6):
+    epoch(kept if number < 3 else torch.utils.data.DataLoader(data, batch_size=32, num_workers=1))
+"""
+        outcome = self.run_forked(source)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        loaders = {fact["id"]: fact["trains"] for fact in outcome.facts("loader")}
+        self.assertEqual(loaders, {0: False, 1: True, 2: True, 3: True, 4: True})
+        told = [(fact["loader"], fact["number"]) for fact in outcome.facts("epoch") if fact["loader"] > 0]
+        self.assertEqual(told, [(1, 1), (1, 2), (2, 1), (3, 1)])  # what follows the last ones is not known
+
     def test_a_scaler_that_is_switched_off_changes_nothing(self):
         source = MODEL + """
 scaler = torch.cuda.amp.GradScaler(enabled=False) if not hasattr(torch.amp, "GradScaler") else torch.amp.GradScaler("cpu", enabled=False)

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tests/support/run_builder.hpp"
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fullwatt/explain/facts.hpp"
@@ -95,6 +96,33 @@ TEST(Facts, TheTrainingLoaderIsTheOneThatGaveMostBatches) {
   builder.fact("loader", R"({"id":1})").fact("loader", R"({"id":2})");
   builder.fact("epoch", R"({"loader":2,"batches":1000})").fact("epoch", R"({"loader":1,"batches":10})");
   EXPECT_EQ(parsed(builder).training_loader()->id, 2);
+}
+
+TEST(Facts, LoadersThatTheTrainingReadsGoBeforeOthers) {
+  tests::RunBuilder builder;
+  builder.fact("loader", R"({"id":1})").fact("loader", R"({"id":2,"trains":true})");
+  builder.fact("epoch", R"({"loader":1,"batches":1000})");
+  EXPECT_EQ(parsed(builder).training_loader()->id, 2);
+}
+
+TEST(Facts, ALoaderThatIsMadeAnewForEveryEpochIsOne) {
+  tests::RunBuilder builder;
+  const auto made = [&](int id, int line, int length) {
+    builder.fact("loader", fmt::format(R"({{"id":{},"dataset_length":{},"site":{{"file":"/a/train.py","line":{}}}}})",
+                                       id, length, line));
+    builder.fact("epoch", fmt::format(R"({{"loader":{},"batches":10}})", id));
+  };
+  made(0, 7, 300);
+  made(1, 9, 300);
+  made(2, 7, 300);
+  made(3, 7, 200);
+  const auto facts = parsed(builder);
+  std::vector<int> loaders;
+  std::vector<int> epochs;
+  for (const auto& loader : facts.loaders) loaders.push_back(loader.id);
+  for (const auto& epoch : facts.epochs) epochs.push_back(epoch.loader);
+  EXPECT_EQ(loaders, (std::vector{0, 1, 3}));
+  EXPECT_EQ(epochs, (std::vector{0, 1, 0, 3}));
 }
 
 TEST(Facts, WrongTypesAndBrokenLinesAreIgnored) {

@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import weakref
 from collections.abc import Mapping, MutableSequence
 from threading import get_ident
 from time import perf_counter_ns as now
@@ -12,6 +13,7 @@ from ..measure import leave_to_parent
 from ..recorder import DATA, NEXT_BATCH
 from ..weak import Known
 
+MOST_TRAIN = 64  # loaders that are told again when the training begins to read them
 FIRST_BEGUN = 8  # iterations of a loader before they are counted aloud
 
 
@@ -71,6 +73,9 @@ class Loaders:
         self._numbers = Known()
         self._made_so_far = 0
         self._told = {}  # site and fact by number
+        self._train = set()  # numbers of those that the training reads
+        self._iterators = Known()  # the newest of each loader
+        self._over = []  # numbers of loaders and batches, of iterators that are gone
         self._epochs = {}
         self._begun = {}
         self._cached = {}  # the ceiling test's batch of each loader
@@ -94,13 +99,19 @@ class Loaders:
     def _tell(self, loader, number, site):
         fact = describe.loader_fact(self._torch, loader)
         self._told[number] = (site, fact)
-        self._agent.facts.add("loader", id=number, site=site, **fact)
+        self._agent.facts.add("loader", id=number, site=site, trains=number in self._train, **fact)
 
     def _tell_if_changed(self, loader):
-        """A program, or a fix, may have changed its settings since it was made."""
+        """A program, or a fix, may have changed its settings since it was made; and now it shows whether the training reads it."""
         number = self._numbers.get(loader)
         site, told = self._told.get(number, (None, None))
-        if told is not None and any(getattr(loader, name, None) != told[name] for name in describe.LOADER_SETTINGS):
+        if told is None:
+            return
+        is_news = any(getattr(loader, name, None) != told[name] for name in describe.LOADER_SETTINGS)
+        if number not in self._train and len(self._train) < MOST_TRAIN and self._torch.is_grad_enabled() and not self._agent.detail & EVALUATING:
+            self._train.add(number)
+            is_news = True
+        if is_news:
             self._tell(loader, number, site)
 
     def make_iterator_init(self, original):
@@ -114,6 +125,7 @@ class Loaders:
 
     def _made_iterator(self, iterator, loader):
         number = iterator._fullwatt_loader = self._numbers.get(loader)
+        self._iterators.put(loader, weakref.ref(iterator))
         self._tell_if_changed(loader)
         self._tell_begun(number)
         if self._agent.detail & LEARNING and not self._agent.detail & EVALUATING:
@@ -131,7 +143,9 @@ class Loaders:
 
         def __iter__(self):
             start = now()
+            agent.attempt(loaders._tell_left, self)
             iterator = original(self)
+            iterator._fullwatt_is_open = True
             loaders._waited_since(start)
             return iterator
 
@@ -145,6 +159,8 @@ class Loaders:
             if is_over():  # the modules may be gone
                 return original(self)
             start = clock()
+            if is_left_at_its_end(self):
+                loaders._over.append((self._fullwatt_loader, self._num_yielded))
             original(self)
             loaders._waited_since(start)
 
@@ -207,9 +223,26 @@ class Loaders:
         self._agent.guard(self._tell_epoch, iterator)
 
     def _tell_epoch(self, iterator):
-        number = getattr(iterator, "_fullwatt_loader", None)
+        iterator._fullwatt_is_open = False
+        self._add_epoch(getattr(iterator, "_fullwatt_loader", None), getattr(iterator, "_num_yielded", None))
+
+    def _tell_left(self, loader):
+        """An iteration begins: those before it are over, also where the program counts batches and never asks for one too many."""
+        newest = self._iterators.get(loader)
+        iterator = newest() if newest is not None else None
+        if iterator is not None and is_left_at_its_end(iterator):
+            self._tell_epoch(iterator)
+        while self._over:
+            self._add_epoch(*self._over.pop())
+
+    def _add_epoch(self, number, batches):
         self._epochs[number] = self._epochs.get(number, 0) + 1
-        self._agent.facts.add("epoch", loader=number, batches=getattr(iterator, "_num_yielded", None), number=self._epochs[number])
+        self._agent.facts.add("epoch", loader=number, batches=batches, number=self._epochs[number])
+
+
+def is_left_at_its_end(iterator):
+    """It has given all batches, and was not asked for more."""
+    return getattr(iterator, "_fullwatt_is_open", False) and 0 < iterator._num_yielded == len(iterator)
 
 
 def new_containers(batch):
