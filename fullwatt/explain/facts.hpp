@@ -315,7 +315,6 @@ struct ProcessFacts {
   std::optional<std::string> setting(const std::string& name) const;
   std::optional<bool> flag(const std::string& name) const;
   std::optional<std::string> variable(const std::string& name) const;
-  const LoaderFact* loader(int id) const;
   /// Whether batches come from their loader on a GPU, where no worker process could have made them.
   bool loads_onto_gpu() const;
   /// The loader that the training iterates: of those that it was seen to read the one that gave the most batches, else
@@ -323,13 +322,13 @@ struct ProcessFacts {
   const LoaderFact* training_loader() const;
   /// The model with the most parameters.
   const ModelFact* largest_model() const;
-  const OptimizerFact* optimizer(int id) const;
   /// Parameters or inputs lie on a GPU.
   bool on_gpu() const;
   /// A fix of the plan that the run was given.
   bool has_in_force(std::string_view fix) const;
 };
 
+/// As the agent wrote them.
 ProcessFacts parse_facts(const model::TrainingProcess& process);
 
 }  // namespace fullwatt::explain

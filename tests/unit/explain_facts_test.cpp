@@ -76,7 +76,7 @@ TEST(Facts, ALaterFactOfTheSameIdReplacesTheEarlierOne) {
   builder.fact("loader", R"({"id":1,"num_workers":8})");
   const auto facts = parsed(builder);
   ASSERT_EQ(facts.loaders.size(), 2U);
-  EXPECT_EQ(facts.loader(1)->num_workers, 8);
+  EXPECT_EQ(facts.loaders[0].num_workers, 8);
 }
 
 TEST(Facts, TurnsStandInTheOrderInWhichTheyWereMeasured) {
