@@ -75,7 +75,7 @@ class EntryTest(Case):
         self.assertEqual((outcome.spool().header.step_count, outcome.spool().header.samples_total), (12, 48))
         self.assertEqual([spool.header.role for spool in outcome.spools()], [0, 1, 1])
         self.assertEqual(sum(len(spool.of_kind("fetch")) for spool in outcome.spools()), 12)
-        self.assertEqual(outcome.fact("loader")["site"]["file"], os.path.join(self.scratch, "package", "train.py"))
+        self.assertEqual(outcome.facts("loader")[-1]["site"]["file"], os.path.join(self.scratch, "package", "train.py"))
         self.assertEqual(outcome.fact("argument")["given"], ["workers"])
         self.assertEqual([name for name in os.listdir(outcome.folder) if name.startswith("stacks")], [])
 
