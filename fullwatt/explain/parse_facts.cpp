@@ -384,11 +384,16 @@ void unite_loaders(ProcessFacts& facts) {
   for (const auto& loader : facts.loaders) {
     const auto is_alike = [&](LoaderFact other) {
       other.id = loader.id;
+      other.trains = loader.trains;
       return loader.site.known() && other == loader;
     };
     const auto alike = std::ranges::find_if(found, is_alike);
     united[loader.id] = alike == found.end() ? loader.id : alike->id;
-    if (alike == found.end()) found.push_back(loader);
+    if (alike == found.end()) {
+      found.push_back(loader);
+    } else {
+      alike->trains = alike->trains || loader.trains;
+    }
   }
   facts.loaders = std::move(found);
   for (auto& epoch : facts.epochs) {

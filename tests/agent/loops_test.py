@@ -151,6 +151,47 @@ for number in range(6):
         told = [(fact["loader"], fact["number"]) for fact in outcome.facts("epoch") if fact["loader"] > 0]
         self.assertEqual(told, [(1, 1), (1, 2), (2, 1), (3, 1)])  # what follows the last ones is not known
 
+    def test_loaders_that_do_not_know_their_length(self):
+        """Iterable data sets, and samplers without a length: given up early or read to the end, their workers are ended as they would be."""
+        source = MODEL + """
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter([(torch.randn(8), torch.randn(1)) for _ in range(16)])
+class Endless:
+    def __iter__(self):
+        return iter([[0, 1], [2, 3], [4, 5]] * 4)
+import gc, multiprocessing
+for loader in (torch.utils.data.DataLoader(Stream(), batch_size=2, num_workers=1), torch.utils.data.DataLoader(data, batch_sampler=Endless(), num_workers=1)):
+    for most in (3, 100, 3):
+        for _, (x, y) in zip(range(most), loader):
+            loss_of(x, y).backward()
+            optimizer.step()
+gc.collect()
+print(multiprocessing.active_children())
+"""
+        outcome = self.run_forked(source)
+        self.assertEqual((outcome.code, outcome.out, outcome.err), (0, "[]\n", ""))
+        self.assertEqual(outcome.fact("agent")["errors"], 0)
+
+    def test_iterators_of_another_library(self):
+        """One that takes the place of the loader's own, and takes no attributes."""
+        source = MODEL + """
+class Other(torch.utils.data.DataLoader):
+    def __iter__(self):
+        yield from super().__iter__()
+own = torch.utils.data.DataLoader.__iter__
+def generating(self):
+    yield from own(self)
+torch.utils.data.DataLoader.__iter__ = generating
+for kind in (torch.utils.data.DataLoader, Other):
+    for x, y in kind(data, batch_size=32):
+        loss_of(x, y).backward()
+        optimizer.step()
+"""
+        outcome = self.run_forked(source)
+        self.assertEqual((outcome.code, outcome.err), (0, ""))
+        self.assertEqual(outcome.fact("agent")["errors"], 0)
+
     def test_a_scaler_that_is_switched_off_changes_nothing(self):
         source = MODEL + """
 scaler = torch.cuda.amp.GradScaler(enabled=False) if not hasattr(torch.amp, "GradScaler") else torch.amp.GradScaler("cpu", enabled=False)

@@ -116,12 +116,14 @@ TEST(Facts, ALoaderThatIsMadeAnewForEveryEpochIsOne) {
   made(1, 9, 300);
   made(2, 7, 300);
   made(3, 7, 200);
+  builder.fact("loader", R"({"id":2,"dataset_length":300,"site":{"file":"/a/train.py","line":7},"trains":true})");
   const auto facts = parsed(builder);
   std::vector<int> loaders;
   std::vector<int> epochs;
   for (const auto& loader : facts.loaders) loaders.push_back(loader.id);
   for (const auto& epoch : facts.epochs) epochs.push_back(epoch.loader);
   EXPECT_EQ(loaders, (std::vector{0, 1, 3}));
+  EXPECT_TRUE(facts.loaders[0].trains) << "some are told before the training reads them";
   EXPECT_EQ(epochs, (std::vector{0, 1, 0, 3}));
 }
 

@@ -145,7 +145,7 @@ class Loaders:
             start = now()
             agent.attempt(loaders._tell_left, self)
             iterator = original(self)
-            iterator._fullwatt_is_open = True
+            agent.attempt(open_again, iterator)
             loaders._waited_since(start)
             return iterator
 
@@ -223,7 +223,8 @@ class Loaders:
         self._agent.guard(self._tell_epoch, iterator)
 
     def _tell_epoch(self, iterator):
-        iterator._fullwatt_is_open = False
+        if hasattr(iterator, "_fullwatt_is_open"):
+            iterator._fullwatt_is_open = False
         self._add_epoch(getattr(iterator, "_fullwatt_loader", None), getattr(iterator, "_num_yielded", None))
 
     def _tell_left(self, loader):
@@ -240,9 +241,18 @@ class Loaders:
         self._agent.facts.add("epoch", loader=number, batches=batches, number=self._epochs[number])
 
 
+def open_again(iterator):
+    """Whoever makes it: that of another library may have no attributes."""
+    if hasattr(iterator, "_fullwatt_loader"):
+        iterator._fullwatt_is_open = True
+
+
 def is_left_at_its_end(iterator):
-    """It has given all batches, and was not asked for more."""
-    return getattr(iterator, "_fullwatt_is_open", False) and 0 < iterator._num_yielded == len(iterator)
+    """It has given all batches, and was not asked for more. Never raises: not all know how many there are."""
+    try:
+        return getattr(iterator, "_fullwatt_is_open", False) and 0 < iterator._num_yielded == len(iterator)
+    except Exception:
+        return False
 
 
 def new_containers(batch):
