@@ -76,18 +76,16 @@ class TurnsCase(Case):
 
 
 def slow_training(seconds, shown="''"):
-    """A training on two threads whose forward pass takes so long, and which shows something after each step; both are expressions."""
+    """A training on two threads whose steps take so long by the clock of the turns, and which shows something after each; both are expressions."""
     return f"""
-import time
+import fullwatt.fixes.turns
+now = fullwatt.fixes.turns.perf_counter()
+fullwatt.fixes.turns.perf_counter = lambda: now
 torch.set_num_threads(2)
-model_call = model.forward
-def slow(x):
-    time.sleep({seconds})
-    return model_call(x)
-model.forward = slow
 for step in range(3000):
     optimizer.zero_grad()
     loss_of(torch.randn(4, 8), torch.ones(4, 1)).backward()
+    now += {seconds}
     optimizer.step()
     print({shown}, flush=True)
 print("ran to its end")
@@ -164,7 +162,7 @@ for step in range(3000):
     def test_a_program_that_ends_too_soon_for_its_first_fix_tells_what_it_measured(self):
         undecided = "import fullwatt.fixes.turns\nfullwatt.fixes.turns.is_decided = lambda ratios: False\n"
         for steps, state in ((600, "measured"), (40, "begun")):
-            outcome, told = self.turns([{"id": "threads", "count": 1}], undecided + self.SOURCE.replace("range(3000)", "range(%d)" % steps).replace("0.0", "0.00"), pairs=1000)
+            outcome, told = self.turns([{"id": "threads", "count": 1}], undecided + self.SOURCE.replace("range(3000)", "range(%d)" % steps), pairs=1000)
             self.assertIn("ran to its end", outcome.out)
             self.assertEqual(told["threads"]["state"], state)
 
