@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 
 from fullwatt.recorder import BACKWARD, DATA, REHEARSAL
@@ -17,8 +18,8 @@ class FakeRecorder:
         self._actions = actions or {}
         self._fail_at = fail_at
         self._steps = 0
-        self._texts = {}
-        self._pid = os.getpid()
+        self._texts = []
+        self._lock = threading.Lock()  # the sampler's thread names places, too
 
     def _note(self, name, **fields):
         if name == self._fail_at:
@@ -71,7 +72,10 @@ class FakeRecorder:
         self._note("record", kind=kind, id=id, start=start, duration=duration, a=a, b=b, c=c, d=d, text=text)
 
     def text(self, text):
-        return self._texts.setdefault(text, len(self._texts) + 1)
+        with self._lock:
+            if text not in self._texts:
+                self._texts.append(text)
+            return self._texts.index(text) + 1
 
     def postpone(self):
         self._note("postpone")
@@ -93,7 +97,8 @@ class FakeRecorder:
         self._note("close")
 
     def forked(self):
+        self._lock = threading.Lock()
         self._note("forked")
 
     def _name(self, number):
-        return next((text for text, known in self._texts.items() if known == number), "")
+        return self._texts[number - 1] if number else ""

@@ -1,0 +1,37 @@
+#!/bin/sh
+# agent.sh BUILD [JOBS]: the agent's tests of fixes on a GPU, JOBS (6) at a time, with the programs in BUILD, say build/release.
+# It is for a machine with a GPU and torch that lacks what a build needs; ./dev test runs the same tests one after another.
+[ -x "$1/bin/fullwatt" ] || { echo "usage: $0 BUILD [JOBS]; there is no program $1/bin/fullwatt" >&2; exit 2; }
+build=$(cd "$1" && pwd)
+export FULLWATT_PROGRAM="$build/bin/fullwatt" FULLWATT_RECORDER="$build/lib/libfullwatt_recorder.so"
+export FULLWATT_TEST_PYTHON="${FULLWATT_TEST_PYTHON:-python3}"
+cd "$(dirname "$0")/../agent" || exit 2
+"$FULLWATT_TEST_PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "skipped: no GPU"; exit 77; }
+
+tests_that() { # measure, or only compute
+  "$FULLWATT_TEST_PYTHON" - "$1" << 'PYTHON'
+import sys
+import unittest
+
+from gpu_fixes_test import TurnsOnGpuTest
+
+
+def each(suite):
+    return [test for part in suite for test in each(part)] if isinstance(suite, unittest.TestSuite) else [suite]
+
+
+for test in each(unittest.defaultTestLoader.loadTestsFromName("gpu_fixes_test")):
+    if isinstance(test, TurnsOnGpuTest) == (sys.argv[1] == "measure"):
+        print(test.id())
+PYTHON
+}
+
+run_each() { # AT-ONCE: the tests named in the input
+  xargs -P "$1" -I NAME sh -c '
+    if told=$("$FULLWATT_TEST_PYTHON" -m unittest "$0" 2>&1); then echo "passed   $0"; else printf "FAILED   %s\n%s\n" "$0" "$told"; exit 1; fi' NAME
+}
+
+failed=0
+tests_that compute | run_each "${2:-6}" || failed=1
+tests_that measure | run_each 1 || failed=1
+exit $failed
