@@ -5,8 +5,9 @@
 build=$(cd "$1" && pwd)
 export FULLWATT_PROGRAM="$build/bin/fullwatt" FULLWATT_RECORDER="$build/lib/libfullwatt_recorder.so"
 export FULLWATT_TEST_PYTHON="${FULLWATT_TEST_PYTHON:-python3}"
-cd "$(dirname "$0")/../agent" || exit 2
-"$FULLWATT_TEST_PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "skipped: no GPU"; exit 77; }
+export PYTHONPATH="$(cd "$(dirname "$0")/../agent" && pwd)${PYTHONPATH:+:$PYTHONPATH}"
+there=$("$FULLWATT_TEST_PYTHON" -c 'import torch; print(torch.cuda.is_available())') || { echo "$FULLWATT_TEST_PYTHON cannot tell whether there is a GPU" >&2; exit 2; }
+[ "$there" = True ] || { echo "skipped: no GPU"; exit 77; }
 
 tests_that() { # measure, or only compute
   "$FULLWATT_TEST_PYTHON" - "$1" << 'PYTHON'
@@ -31,7 +32,8 @@ run_each() { # AT-ONCE: the tests named in the input
     if told=$("$FULLWATT_TEST_PYTHON" -m unittest "$0" 2>&1); then echo "passed   $0"; else printf "FAILED   %s\n%s\n" "$0" "$told"; exit 1; fi' NAME
 }
 
+computing=$(tests_that compute) && measuring=$(tests_that measure) || exit 2
 failed=0
-tests_that compute | run_each "${2:-6}" || failed=1
-tests_that measure | run_each 1 || failed=1
+echo "$computing" | run_each "${2:-6}" || failed=1
+echo "$measuring" | run_each 1 || failed=1
 exit $failed
