@@ -150,16 +150,66 @@ def collate(samples):
             self.assert_refused(outcome, "sample-cache", "at random")
             self.assertEqual(outcome.out, self.train([], data + self.LOOP).out, draw)
 
-    def test_samples_of_different_lengths_are_refused(self):
+    def test_a_collate_function_that_makes_samples_alike_is_asked_once(self):
         data = self.DATA.replace("self.values[i]", "self.values[i][:4 + i // 40]").replace("Linear(8", "Linear(4")
         loop = self.LOOP.replace("shuffle=True", "collate_fn=lambda all: {'x': torch.stack([one['x'][:4] for one in all]) if len({len(one['x']) for one in all}) > 1 else "
                                  "torch.stack([one['x'] for one in all])[:, :4], 'y': torch.tensor([one['y'] for one in all])}")
         outcome = self.train([self.CACHE], data + loop)
-        self.assert_in_force(outcome, "sample-cache")  # this collate makes them alike
-        padding = self.LOOP.replace("shuffle=True", "collate_fn=lambda all: {'x': torch.nn.utils.rnn.pad_sequence([one['x'] for one in all], batch_first=True)[:, :4], "
-                                    "'n': torch.nn.utils.rnn.pad_sequence([one['x'] for one in all], batch_first=True), 'y': torch.tensor([one['y'] for one in all])}")
-        outcome = self.train([self.CACHE], data + padding)
-        self.assert_refused(outcome, "sample-cache", "differ in form")
+        self.assert_in_force(outcome, "sample-cache")
+        self.assertNotIn("put together", self.fix(outcome, "sample-cache")["text"])
+
+    # Samples of 4 to 8 numbers in many forms, and a function that pads them to the longest of a batch, in place.
+    OF_MANY_LENGTHS = DATA.replace("import torch", "import numpy, torch").replace(
+        'return {"x": self.values[i], "y": float(i % 3)}',
+        'return {"x": self.values[i][:4 + i % 5].numpy().copy(), "y": torch.tensor(float(i % 3)), "tokens": list(range(i % 5)), "kind": (numpy.int64(i), {"name": "sample"})}',
+    )
+    PADDING = """
+def pad(samples):
+    longest = max(len(sample["x"]) for sample in samples)
+    for sample in samples:
+        sample["x"] = numpy.pad(sample["x"], (0, longest - len(sample["x"])))
+        sample["x"][0] += 1
+        sample["tokens"].append(len(samples))
+        sample["kind"][1]["name"] += "!"
+    return {"x": torch.nn.functional.pad(torch.from_numpy(numpy.stack([sample["x"] for sample in samples])), (0, 8 - longest)), "y": torch.stack([sample["y"] for sample in samples]),
+            "seen": (longest, samples[0]["tokens"], samples[0]["kind"])}
+"""
+
+    def padded(self, loader="", padding=PADDING, data=OF_MANY_LENGTHS, cache=None):
+        """The cached training with such a function, and what the plain one says."""
+        source = data + padding + self.LOOP.replace("shuffle=True", "shuffle=True, collate_fn=pad" + loader).replace('batch["y"].dtype', 'batch["seen"]') + "print(data.fetched)"
+        return self.train([cache or self.CACHE], source), self.train([], source).out
+
+    def assert_served(self, outcome, plain, fetched):
+        """As before, but for how often samples were fetched in this process."""
+        self.assert_in_force(outcome, "sample-cache")
+        self.assertIn("put together by the loader's own function", self.fix(outcome, "sample-cache")["text"])
+        self.assertEqual(outcome.out.splitlines(), plain.splitlines()[:-1] + [fetched])
+
+    def test_samples_of_different_lengths_are_put_together_by_the_program(self):
+        self.assert_served(*self.padded(), "64")
+
+    def test_workers_that_would_put_them_together(self):
+        for cache in (dict(self.CACHE, workers=2), dict(self.CACHE, ahead=True)):
+            self.assert_served(*self.padded(", num_workers=2", cache=cache), "0")
+
+    DRAWING = PADDING.replace("+= 1", "+= torch.rand(1).item()")
+
+    def test_what_is_drawn_to_put_them_together_is_drawn_as_before(self):
+        """But what workers draw cannot be."""
+        self.assert_served(*self.padded(padding=self.DRAWING), "64")
+        outcome, plain = self.padded(", num_workers=2", self.DRAWING)
+        self.assert_refused(outcome, "sample-cache", "put together at random, in workers")
+        self.assertEqual(outcome.out, plain)
+
+    def test_a_function_that_takes_whole_batches_only(self):
+        self.assert_served(*self.padded(padding=self.PADDING.replace("    longest", "    assert len(samples) in (4, 6)\n    longest", 1)), "64")
+
+    def test_samples_of_a_class_of_their_own_are_refused(self):
+        data = self.OF_MANY_LENGTHS.replace('(numpy.int64(i), {"name": "sample"})', "Kind(i)").replace("class Data", "class Kind:\n    def __init__(self, i):\n        self.i = i\nclass Data")
+        outcome, plain = self.padded(padding=self.PADDING.replace('sample["kind"][1]["name"] += "!"', 'sample["kind"] = 0'), data=data)
+        self.assert_refused(outcome, "sample-cache", "its samples hold a Kind")
+        self.assertEqual(outcome.out, plain)
 
     def test_data_that_does_not_fit_is_refused(self):
         outcome = self.train([dict(self.CACHE, gigabytes=0)], self.DATA + self.LOOP)
@@ -208,6 +258,9 @@ class Scale:
     def test_a_data_set_that_grows_is_noticed(self):
         data = self.DATA.replace("return 64", "return len(self.values)")
         self.assert_noticed("data.values = torch.cat([data.values, data.values + 1])", data=data)
+
+    def test_samples_that_are_put_together_by_the_program_and_change_are_noticed(self):
+        self.assert_noticed("data.values = data.values + 1", data=self.OF_MANY_LENGTHS + self.PADDING, loader="data, collate_fn=pad")
 
     def test_an_attribute_that_changes_without_meaning_leaves_it_in_force(self):
         outcome, plain = self.train_with_change("data.stage = 7; data.fetched += 100; data.notes = [epoch]")

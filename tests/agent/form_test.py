@@ -3,11 +3,13 @@
 import collections
 import unittest
 
+import numpy
 import support  # noqa: F401  (puts the agent on the path)
 import torch
 from fullwatt.fixes.cache.column import Column
 from fullwatt.fixes.cache.form import Form
-from fullwatt.fixes.cache.samples import Refused, is_same
+from fullwatt.fixes.cache.samples import Refused
+from fullwatt.fixes.cache.values import is_same
 
 Pair = collections.namedtuple("Pair", "x y")
 
@@ -74,6 +76,29 @@ class ColumnTest(unittest.TestCase):
         self.assertTrue(is_same(torch, column.index_select(0, rows), [detection(5)[1][index] for index in (4, 0, 4)]))
         self.assertEqual((column.has_tensors, len(column)), (True, 5))
 
+    def test_all_that_samples_are_made_of(self):
+        """As they were, and shared with nobody."""
+        made = lambda: [Pair([1, 2], [torch.tensor(3), [True]]), collections.OrderedDict(a=numpy.arange(3.0)), numpy.float32(2), torch.ones(2, 3).t(), [["a"], None], ("b", 1j)]
+        column = Column(torch, 6, 1 << 20)
+        column[0:6] = made()
+        for _ in range(2):
+            given = column.index_select(0, torch.arange(6))
+            self.assertTrue(is_same(torch, given, made()))
+            self.assertEqual(list(map(type, given)), list(map(type, made())))
+            given[0].x.append(3)
+            given[0].y[0].zero_()
+            given[0].y[1][0] = False
+            given[1]["a"][0] = 7
+            given[3].zero_()
+            given[4][0].append("b")
+
+    def test_what_differs_in_anything(self):
+        alike = [torch.tensor(2), torch.tensor([float("nan")]), numpy.arange(2), numpy.array(float("nan")), float("nan"), "a", numpy.int64(3)]
+        self.assertTrue(is_same(torch, alike, [torch.tensor(2), torch.tensor([float("nan")]), numpy.arange(2), numpy.array(float("nan")), float("nan"), "a", numpy.int64(3)]))
+        for one, other in ((torch.tensor(2), torch.tensor(3)), (torch.tensor(2), torch.tensor(2.0)), (numpy.arange(2), numpy.arange(2.0)), (numpy.arange(2), numpy.arange(2)[:1]),
+                           (numpy.array(-0.0), numpy.array(0.0)), (numpy.int64(3), numpy.int32(3)), (1, True), ([1], (1,)), (numpy.arange(1), torch.arange(1))):  # fmt: skip
+            self.assertFalse(is_same(torch, [one], [other]), (one, other))
+
     def test_names_are_light(self):
         column = Column(torch, 2, 1 << 20)
         column[0:2] = ["a", "b"]
@@ -85,7 +110,7 @@ class ColumnTest(unittest.TestCase):
             column[0:4] = list(torch.zeros(4, 100))
 
     def test_other_things_are_refused(self):
-        for value in (object(), [object()], {1, 2}, torch.nn.Parameter(torch.zeros(1))):
+        for value in (object(), [object()], {1, 2}, numpy.array([None]), torch.nn.Parameter(torch.zeros(1))):
             with self.assertRaisesRegex(Refused, "neither a tensor on the CPU nor a plain value"):
                 Column(torch, 1, 100)[0:1] = [value]
 

@@ -25,8 +25,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 """
 
 LOOP = """
+data = Data()
 for epoch in range(4):
-    for batch in torch.utils.data.DataLoader(Data(), batch_size=6, shuffle=True, drop_last=True):
+    for batch in torch.utils.data.DataLoader(data, batch_size=6, shuffle=True, drop_last=True):
         x, y = batch["x"].to("cuda"), batch["y"].cuda().float()
         loss = ((model(x).squeeze(1) - y) ** 2).mean()
         optimizer.zero_grad()
@@ -114,6 +115,21 @@ class Wholes(Data):
 """
         fixed = self.both([self.CACHE], DATA + wholes + whole)
         self.assertIn("on cuda:0", self.fix(fixed, "sample-cache")["text"])
+
+    def test_samples_that_the_program_puts_together(self):
+        """Those of the CPU, and of the GPU where it is a function of the program's that sends them there."""
+        data = DATA.replace("torch.from_numpy(self.images[index])", "torch.from_numpy(self.images[index][:4 + index % 5])")
+        padding = """
+def pad(rows):
+    longest = max(map(len, (row["x"] for row in rows)))
+    x = torch.stack([torch.nn.functional.pad(row["x"], (0, longest - len(row["x"]))) for row in rows])%s
+    return {"x": torch.nn.functional.pad(x, (0, 8 - longest)), "y": torch.tensor([row["y"] for row in rows]), "longest": longest}
+"""
+        for there in ("", ".cuda()"):
+            for more in ("", ", pin_memory=True") if not there else ("",):
+                loop = LOOP.replace("batch_size=6", "batch_size=6, collate_fn=pad" + more).replace("        optimizer.zero_grad()", "        print(batch['longest'], batch['x'].is_pinned())\n        optimizer.zero_grad()")
+                fixed = self.both([{**self.CACHE, "ahead": True}], data + padding % there + loop)
+                self.assertIn("put together by the loader's own function", self.fix(fixed, "sample-cache")["text"])
 
 
 class BackwardTest(OnGpu):

@@ -13,7 +13,7 @@ from support import ROOT  # noqa: F401  (the agent's path)
 from fullwatt.fixes.cache import promised
 from fullwatt.fixes.cache.column import Column
 from fullwatt.fixes.cache.promised import LEARNING_BATCHES, Order, Placement, make_kind
-from fullwatt.fixes.cache.samples import is_same
+from fullwatt.fixes.cache.values import is_same
 from fullwatt.fixes.cache.sending import Sent
 
 KIND = make_kind(torch)

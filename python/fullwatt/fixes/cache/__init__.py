@@ -84,7 +84,7 @@ class Caches:
             self._short_lived = self._short_lived + 1 if packed.epochs < 2 else 0
 
     def _may_go_ahead(self, loader, packed):
-        return self._goes_ahead and not packed.is_on_gpu and not ahead.why_not(self._tools.torch, loader)
+        return self._goes_ahead and not packed.is_on_gpu and not packed.is_uncollated and not ahead.why_not(self._tools.torch, loader)
 
     def _try_to_pack(self, loader):
         report, torch = self._tools.report, self._tools.torch
@@ -103,7 +103,8 @@ class Caches:
             before.put_back()
         seconds = time.monotonic() - start
         whole = seconds * len(loader.dataset) / packed.count
-        packed.tell("%d samples, %.0f MB, packed in %.1f s" % (packed.count, packed.bytes / 1e6, seconds), once_s=whole)
+        collating = ", put together by the loader's own function" if packed.is_uncollated else ""
+        packed.tell("%d samples, %.0f MB, packed in %.1f s%s" % (packed.count, packed.bytes / 1e6, seconds, collating), once_s=whole)
         return packed
 
 

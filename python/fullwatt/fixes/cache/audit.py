@@ -1,12 +1,14 @@
 """Whether a data set gives the same samples every time: asked before they are packed, and again and again while the packed ones serve."""
 
+import itertools
 import time
 
 from ...weak import weakly
 from ..random_state import RandomState
 from .fingerprint import fingerprint, reachable
 from .form import Form
-from .samples import Refused, fetch, is_same, twin_of
+from .samples import Refused, fetch, twin_of, uncollated
+from .values import is_same, leaves_of
 
 PROBES = 8  # samples that are fetched twice
 FIRST_AUDIT, RAREST_AUDIT = 16, 1024  # batches between two audits; the distance doubles
@@ -14,8 +16,8 @@ REST = 100  # times as long as an audit took there is none: at most 1 % of a tra
 MUST_EPOCHS = 2  # whose first batch is audited whatever that takes: the second shows what a program does between epochs
 
 
-def check(torch, loader):
-    """The number of samples of a loader that can be cached, the form of its batches, and the parts of some; raises Refused."""
+def count_of(torch, loader):
+    """The number of samples of a loader that has some to cache; raises Refused."""
     data = loader.dataset
     if isinstance(data, torch.utils.data.IterableDataset):
         raise Refused("an iterable data set has no samples by number")
@@ -29,7 +31,30 @@ def check(torch, loader):
         raise Refused("its data set has no length") from None
     if count < 2:
         raise Refused("its data set is empty")
-    return (count, *check_probes(torch, loader, spread(count)))
+    return count
+
+
+def readable(torch, loader, count):
+    """What reads samples that can be packed, the form of its batches, and the parts of some: the loader, or, where its batches are more than their samples one below the
+    other, what leaves it to the loader's own function to put them together. Raises why neither can be."""
+    why = None
+    for reader in (loader, uncollated(loader)):
+        try:
+            form, parts = check_probes(torch, twin_of(torch, reader), spread(count))
+            if reader is not loader and loader.num_workers > 0:
+                check_collating(torch, loader, form.put_together(parts))
+            return reader, form, parts
+        except Exception as error:
+            why = error
+    raise why
+
+
+def check_collating(torch, loader, samples):
+    """What is drawn in a worker to put samples together nobody else can draw."""
+    before = RandomState(torch, reachable(torch, loader.collate_fn))
+    loader.collate_fn(samples)
+    if before.is_drawn_from():
+        raise Refused("its batches are put together at random, in workers")
 
 
 def spread(count, shift=0):
@@ -38,7 +63,7 @@ def spread(count, shift=0):
 
 
 def check_probes(torch, loader, probes):
-    """Fetching is the same twice, draws no random numbers, and a batch is its samples one below the other."""
+    """Fetching is the same twice, draws no random numbers, and a batch is its samples one below the other, which can be copied."""
     before = RandomState(torch, reachable(torch, loader.dataset, loader.collate_fn))
     singles = [fetch(torch, loader, [index]) for index in probes]
     if before.is_drawn_from():
@@ -48,6 +73,8 @@ def check_probes(torch, loader, probes):
         raise Refused("its samples are drawn at random")
     form = Form(torch, singles[0], several, len(probes))
     parts = form.parts(several, len(probes))
+    for value in itertools.chain.from_iterable(part for part in parts if not isinstance(part, torch.Tensor)):
+        leaves_of(torch, value)
     if not is_same(torch, parts, [joined(torch, same) for same in zip(*(form.parts(single, 1) for single in singles))]):
         raise Refused("two fetches of the same samples differ")
     return form, parts

@@ -7,7 +7,7 @@ import time
 
 from .ahead import Ahead
 from .promised import Order, Placement
-from .samples import fetch
+from .samples import fetch, uncollated
 
 NAME = "sample-cache"
 MORE_AT_ONCE = 8  # times as many batches are looked up as the time before
@@ -15,15 +15,17 @@ MOST_AT_ONCE = 1_000_000  # samples
 
 
 class Packed:
-    """The samples of a data set of `length`, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order."""
+    """The samples of a data set of `length`, each part of a sample in one tensor. `rows` tells where each sample is, -1 where it is not, or is None for all in order.
+    Those that are not collated are put together by the loader's own function."""
 
-    def __init__(self, tools, leaves, length, form, rows, audits):
+    def __init__(self, tools, leaves, length, form, rows, audits, is_uncollated=False):
         self._tools = tools
         self._leaves = leaves
         self._length = length
         self._form = form
         self._rows = rows
         self._audits = audits
+        self.is_uncollated = is_uncollated
         self.count = len(leaves[0])
         self.bytes = sum(leaf.nbytes for leaf in leaves)
         self.is_on_gpu = any(leaf.is_cuda for leaf in leaves)  # where the data set puts its samples
@@ -43,6 +45,8 @@ class Packed:
 
     def place(self, most_bytes, goes_ahead):
         """Samples may go to the GPU, as many bytes of them; others ahead of their steps."""
+        if self.is_uncollated:
+            most_bytes, goes_ahead = 0, False
         self.placement = Placement(self._tools.torch, self._leaves, self._length, most_bytes, goes_ahead)
 
     def tell(self, text, once_s):
@@ -62,7 +66,7 @@ class Packed:
         return Order(places if self._rows is None else self._rows[places])
 
     def batch(self, places):
-        """What the loader's own fetching and collating would give, or None where samples are missing."""
+        """What the loader's own fetching and collating would give, or the samples that it has still to collate; None where some are missing."""
         if places is None:
             return None
         if self._rows is not None and int(places.host.min()) < 0:
@@ -79,7 +83,7 @@ class Packed:
 
     def begin_epoch(self, loader):
         """It stays in force only if the data set is still what was packed, as far as can be seen."""
-        self._audit(self._audits.begin, loader)
+        self._audit(self._audits.begin, uncollated(loader) if self.is_uncollated else loader)
 
     def audit(self, indices):
         """Now and then a sample of a batch is fetched anew and compared."""
@@ -110,7 +114,7 @@ def make_iterator_class(torch):
             self._ahead = None
             self._is_first = True
             self.batches = Batches(self._sampler_iter, packed, is_known)
-            self._make = maker(torch, self.batches, packed, self._pin_memory)
+            self._make = maker(torch, self.batches, packed, loader.collate_fn if packed.is_uncollated else None, self._pin_memory)
 
         def _next_data(self):
             packed = self._packed
@@ -182,12 +186,14 @@ def looked_up(batches, packed, ahead):
         count = min(MORE_AT_ONCE * count, max(1, MOST_AT_ONCE // len(coming[0])))
 
 
-def maker(torch, batches, packed, pins):
+def maker(torch, batches, packed, collate, pins):
     """A function that gives the next samples' numbers and their batch, or None where it cannot; it knows nothing of the iterator."""
 
     def make():
         indices, places = next(batches)
         data = packed.batch(places) if not packed.is_broken else None
+        if collate is not None and data is not None:
+            data = collate(data)
         return indices, torch.utils.data._utils.pin_memory.pin_memory(data) if pins and data is not None else data
 
     return make

@@ -9,10 +9,11 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from ..loaders import draw_seed, why_no_workers
-from .audit import REST, Audits, check
-from .column import Column, leaves_of_value, size_of
+from .audit import REST, Audits, count_of, readable
+from .column import Column
 from .packed import Packed
-from .samples import Refused, twin_of
+from .samples import Refused
+from .values import leaves_of, size_of
 
 PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
 PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
@@ -27,7 +28,8 @@ TRIAL_EXTRA = 20  # batches packed beyond the steps of a trial
 def pack(tools, loader, most_bytes, workers):
     """Fetches every sample once, beside each other in as many processes as the plan says."""
     torch = tools.torch
-    count, form, probes = check(torch, twin_of(torch, loader))
+    count = count_of(torch, loader)
+    reader, form, probes = readable(torch, loader, count)
     order = upcoming(torch, loader, count)
     sample_bytes, room = need_room(torch, probes, count, most_bytes)
     leaves = [room_for(torch, len(order), part) if isinstance(part, torch.Tensor) else Column(torch, len(order), room) for part in probes]
@@ -35,13 +37,14 @@ def pack(tools, loader, most_bytes, workers):
     workers = 0 if is_on_gpu or why_no_workers(torch, loader) else max(workers, loader.num_workers)
     at_once = pack_batch(len(order), sample_bytes, workers, tensors_in_columns(torch, probes))
     with Copying(leaves) as copying:
-        for batch in batches_in_order(torch, loader, order, at_once, workers):
+        for batch in batches_in_order(torch, reader, order, at_once, workers):
             length = min(at_once, len(order) - copying.begun)
             copying.add(form.parts(batch, length), length)
     if is_on_gpu:
         torch.cuda.synchronize()  # threads have copied, each on a stream of its own
     rows = rows_of(torch, order, count)
-    return Packed(tools, leaves, count, form, rows, Audits(torch, form, count, order, finder(leaves, rows), math.inf if is_trial() else REST))
+    audits = Audits(torch, form, count, order, finder(leaves, rows), math.inf if is_trial() else REST)
+    return Packed(tools, leaves, count, form, rows, audits, reader is not loader)
 
 
 def need_room(torch, probes, count, most_bytes):
@@ -49,7 +52,7 @@ def need_room(torch, probes, count, most_bytes):
     here, there = 0, 0
     for part in probes:
         if not isinstance(part, torch.Tensor):
-            here += sum(size_of(leaf) for value in part for leaf in leaves_of_value(torch, value)) / len(part)
+            here += sum(size_of(leaf) for value in part for leaf in leaves_of(torch, value)) / len(part)
         elif part.is_cuda:
             there += part.nbytes / len(part)
         else:
@@ -116,7 +119,7 @@ def pack_batch(count, sample_bytes, workers, tensors=0):
 def tensors_in_columns(torch, probes):
     """How many tensors a sample has besides rows, at most."""
     columns = [part for part in probes if not isinstance(part, torch.Tensor)]
-    return sum(max(sum(isinstance(leaf, torch.Tensor) for leaf in leaves_of_value(torch, value)) for value in column) for column in columns)
+    return sum(max(sum(isinstance(leaf, torch.Tensor) for leaf in leaves_of(torch, value)) for value in column) for column in columns)
 
 
 def upcoming(torch, loader, count):
