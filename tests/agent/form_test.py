@@ -111,7 +111,7 @@ class ColumnTest(unittest.TestCase):
 
     def test_other_things_are_refused(self):
         for value in (object(), [object()], {1, 2}, numpy.array([None]), torch.nn.Parameter(torch.zeros(1))):
-            with self.assertRaisesRegex(Refused, "neither a tensor on the CPU nor a plain value"):
+            with self.assertRaisesRegex(Refused, "neither a tensor, an array nor a plain value"):
                 Column(torch, 1, 100)[0:1] = [value]
 
 

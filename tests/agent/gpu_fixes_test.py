@@ -97,6 +97,12 @@ class CacheOnGpuTest(OnGpu):
         source = DATA.replace("torch.from_numpy(self.images[index])", "torch.rand(8, device='cuda')") + LOOP.replace("print(torch.rand(1)", "print(torch.rand(1, device='cuda')")
         self.assert_refused(self.both([self.CACHE], source), "sample-cache", "differ")
 
+    def test_samples_of_many_lengths_on_the_gpu_are_refused(self):
+        data = DATA.replace("torch.from_numpy(self.images[index])", "torch.from_numpy(self.images[index][:4 + index % 5]).cuda()")
+        loop = LOOP.replace("batch_size=6", "batch_size=6, collate_fn=lambda rows: {'x': torch.nn.utils.rnn.pad_sequence([torch.ones(8).cuda()] + [row['x'] for row in rows], batch_first=True)[1:], "
+                            "'y': torch.tensor([row['y'] for row in rows]), 'longest': max(len(row['x']) for row in rows)}")
+        self.assert_refused(self.both([self.CACHE], data + loop), "sample-cache", "on the GPU that are no rows")
+
     def test_batches_that_are_on_the_gpu_are_not_pinned(self):
         collating = LOOP.replace("batch_size=6", "batch_size=6, collate_fn=lambda rows: {k: v.cuda() for k, v in torch.utils.data.default_collate(rows).items()}")
         on_gpu = DATA.replace("RandomState(0).rand(64, 8).astype(\"float32\")", "RandomState(0).rand(64, 8).astype(\"float32\"); self.there = torch.from_numpy(self.images).cuda()")

@@ -1,7 +1,7 @@
 """Values of samples that are no rows of one tensor, such as names, or tensors each of its own size."""
 
 from .samples import Refused
-from .values import copied, leaves_of, size_of
+from .values import copied, host_leaves_of, size_of
 
 
 class Column:
@@ -20,7 +20,7 @@ class Column:
         return len(self._values)
 
     def __setitem__(self, rows, values):
-        leaves = [leaf for value in values for leaf in leaves_of(self._torch, value)]
+        leaves = [leaf for value in values for leaf in host_leaves_of(self._torch, value)]
         self.has_tensors = self.has_tensors or any(isinstance(leaf, self._torch.Tensor) for leaf in leaves)
         self.nbytes += sum(map(size_of, leaves))
         if self.nbytes > self._room:

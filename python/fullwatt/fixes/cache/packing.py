@@ -13,7 +13,7 @@ from .audit import REST, Audits, count_of, readable
 from .column import Column
 from .packed import Packed
 from .samples import Refused
-from .values import leaves_of, size_of
+from .values import host_leaves_of, size_of
 
 PACK_BATCH, PACK_BYTES = 256, 64 << 20  # the most of what is packed at once
 PACKS_PER_WORKER = 4  # at least, so that all are done at about the same time
@@ -52,7 +52,7 @@ def need_room(torch, probes, count, most_bytes):
     here, there = 0, 0
     for part in probes:
         if not isinstance(part, torch.Tensor):
-            here += sum(size_of(leaf) for value in part for leaf in leaves_of(torch, value)) / len(part)
+            here += sum(size_of(leaf) for value in part for leaf in host_leaves_of(torch, value)) / len(part)
         elif part.is_cuda:
             there += part.nbytes / len(part)
         else:
@@ -119,7 +119,7 @@ def pack_batch(count, sample_bytes, workers, tensors=0):
 def tensors_in_columns(torch, probes):
     """How many tensors a sample has besides rows, at most."""
     columns = [part for part in probes if not isinstance(part, torch.Tensor)]
-    return sum(max(sum(isinstance(leaf, torch.Tensor) for leaf in leaves_of(torch, value)) for value in column) for column in columns)
+    return sum(max(sum(isinstance(leaf, torch.Tensor) for leaf in host_leaves_of(torch, value)) for value in column) for column in columns)
 
 
 def upcoming(torch, loader, count):

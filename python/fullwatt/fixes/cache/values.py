@@ -7,11 +7,19 @@ from .samples import Refused
 
 
 def leaves_of(torch, value):
-    """What a value consists of; raises Refused where it cannot be copied by its parts."""
+    """What a value consists of; raises Refused where it cannot be copied or compared by its parts."""
     leaves = torch.utils._pytree.tree_flatten(value)[0]
     for leaf in leaves:
-        if not is_fixed(leaf) and not is_array(leaf) and not (type(leaf) is torch.Tensor and leaf.device.type == "cpu"):
-            raise Refused("its samples hold a %s, which is neither a tensor on the CPU nor a plain value" % type(leaf).__name__)
+        if not is_fixed(leaf) and not is_array(leaf) and type(leaf) is not torch.Tensor:
+            raise Refused("its samples hold a %s, which is neither a tensor, an array nor a plain value" % type(leaf).__name__)
+    return leaves
+
+
+def host_leaves_of(torch, value):
+    """The same of one that lies in the host's memory."""
+    leaves = leaves_of(torch, value)
+    if any(isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu" for leaf in leaves):
+        raise Refused("its samples hold tensors on the GPU that are no rows of a batch")
     return leaves
 
 
