@@ -65,6 +65,16 @@ class RecordingsTest(unittest.TestCase):
                 program = next(pathlib.Path(folder).glob(f"sources/*-{recording.stem}.py"))
                 self.judge(recording.stem, entries[recording.stem], report, own, program)
 
+    def test_a_cost_is_predicted_as_it_was_measured_when_its_fix_was_tried(self):
+        """On another day, so as a share of the step."""
+        tried = json.loads((HERE.parent.parent / "bench" / "results" / "tune.json").read_text(encoding="utf-8"))["costs"]
+        for name, finding, fix in (("anomaly_mode", "anomaly-detection-on", "anomaly-off"),):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                report, _ = self.report(HERE / f"{name}.tgz", folder)
+                (gain,) = [found["gain_ms"] for found in report["findings"] if found["id"] == finding]
+                (outcome,) = tried[f"{name}, {fix}"]["tuning"]["tried"]
+                self.assertAlmostEqual(gain / report["step_ms"]["mean"], 1 - outcome["after_ms"] / outcome["before_ms"], delta=0.1)
+
 
 if __name__ == "__main__":
     unittest.main()

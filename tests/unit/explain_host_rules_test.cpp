@@ -405,6 +405,41 @@ TEST(DistributedRulesTest, HowGradientsTravelIsLookedAt) {
   expect_found(training(finish(exchanging, 1)), "communication-exposed");
 }
 
+/// A backward pass of eight functions, which are asked for NaN after each: two kernels and a wait.
+Script backward(bool is_asked) {
+  auto script = forward(2).begin(Phase::backward, 18);
+  for (int i = 0; i < 8; ++i) {
+    script.launch(18, kConvolution, 2);
+    if (!is_asked) continue;
+    script.launch(18,
+                  "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BinaryFunctorIffbNS0_51_GLOBAL__N__28ce311f_"
+                  "18_CompareEQKernel_cu_d8008c9616CompareEqFunctorIfEEEESt5arrayIPcLm3EEEEviT0_T1_",
+                  0.5);
+    script
+        .launch(
+            18,
+            "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIbNS0_14func_wrapper_tIbZZZNS0_14or_kernel_cudaERNS_"
+            "14TensorIteratorEENKUlvE_clEvENKUlvE10_clEvEUlbbE_EEjbLi4ELi4EEEEEvT1_",
+            0.25)
+        .sync(18)
+        .library(18, 0.3);
+  }
+  script.end().begin(Phase::optimizer, 19).launch(19, kFusedAdam, 0.3).end();
+  return script.sync(20);
+}
+
+TEST(DebuggingRulesTest, LookingForNanCostsItsKernelsAndItsWaits) {
+  Said said;
+  said.settings = R"("anomaly_detection":true)";
+  const auto asked = explain::explain(training(backward(true), said).build());
+  const auto plain = explain::explain(training(backward(false), said).build());
+  const double cost = asked.step_ms.mean - plain.step_ms.mean;
+  EXPECT_GT(cost, 8 * (0.5 + 0.25));
+  EXPECT_NEAR(*expect_found(asked, "anomaly-detection-on").gain_ms, cost, 0.1 * asked.step_ms.mean);
+  EXPECT_NEAR(*expect_found(plain, "anomaly-detection-on").gain_ms, 0.1 * plain.step_ms.mean,
+              0.01 * plain.step_ms.mean);
+}
+
 TEST(DebuggingRulesTest, WhatWasLeftOnIsNamed) {
   Said said;
   said.settings = R"("anomaly_detection":true,"sync_debug":1)";

@@ -6,23 +6,46 @@
 #include <fmt/format.h>
 
 #include "fullwatt/base/text.hpp"
+#include "fullwatt/explain/causes.hpp"
+#include "fullwatt/explain/rules/kernel_facts.hpp"
+#include "fullwatt/explain/rules/lines.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 #include "fullwatt/explain/settings_in_force.hpp"
 
 namespace fullwatt::explain {
 namespace {
 
-/// Of the whole step, since it slows down whatever the host does.
-Match of_step(const Case& examined, std::string_view id) {
-  const double gain = examined.step_ms() * (1 - keeps(id));
-  Match match;
-  match.costs(gain, gain, examined.step_ms());
-  return match;
+/// What the catalogue promises of the whole step, since it slows down whatever the host does.
+double share_of_step_ms(const Case& examined, std::string_view id) {
+  return examined.step_ms() * (1 - keeps(id));
+}
+
+/// Compares a gradient with itself, and asks whether any of its numbers differs.
+bool looks_for_nan(const KernelUse& kernel) {
+  return mentions(kernel.name, {"CompareEqFunctor", "or_kernel_cuda"});
+}
+
+/// A step whose backward pass looks for NaN nowhere: no kernels for that, nobody who launches them or waits for them.
+Change without_looking_for_nan(const Case& examined) {
+  auto change = scaled_where(examined, looks_for_nan, 0);
+  double launches = 0;
+  for (const auto& use : examined.evidence.attribution.calls) {
+    if (use.category == "launch" && use.phase == HostPhase::backward) launches += use.count;
+  }
+  const double looking = kernels_where(examined, looks_for_nan).count;
+  if (looking <= 0 || launches <= 0) return change;
+  change.removals.push_back(
+      {std::string(cause::kLaunchBound), std::nullopt, HostPhase::backward, std::min(1.0, looking / launches)});
+  return change += Change::without(cause::kSyncDrain, HostPhase::backward);
 }
 
 Matches anomaly_detection(const Case& examined) {
   if (examined.facts().flag("anomaly_detection") != true) return {};
-  auto match = of_step(examined, "anomaly-detection-on");
+  const double least = share_of_step_ms(examined, "anomaly-detection-on");
+  const auto gain = examined.gain(without_looking_for_nan(examined));
+  Match match;
+  match.costs(std::max(gain.alone, least), {std::max(gain.alone, least), std::max(gain.after, least)},
+              examined.step_ms());
   match.near({set_at(examined.source, {"set_detect_anomaly", "detect_anomaly"})});
   return {match.saw("torch.is_anomaly_enabled()", "true", "settings in force")};
 }
@@ -74,8 +97,8 @@ Matches profiler_left_on(const Case& examined) {
   if (!running && seen.share < kMostOfIt && examined.facts().flag("profiler") != true) return {};
   const auto& first = examined.facts().profilers;
   const auto site = first.empty() ? model::Site{} : first.front().site;
-  auto match = of_step(examined, "profiler-left-on");
-  const double cost = std::max(*match.charged_ms, seen.switching_ms);
+  const double cost = std::max(share_of_step_ms(examined, "profiler-left-on"), seen.switching_ms);
+  Match match;
   match.costs(cost, cost, examined.step_ms()).near({site});
   match.fact("name", started != nullptr && !started->who.empty() ? started->who : "torch.profiler");
   return {match.saw("profiler", running ? "started, not stopped" : percent(seen.share) + " % of the run watched",
