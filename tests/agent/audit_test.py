@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 import unittest
 
 import numpy
@@ -10,7 +11,7 @@ import torch
 from support import ROOT  # noqa: F401  (the agent's path)
 
 from fullwatt.fixes.cache.audit import FIRST_AUDIT, PROBES, RAREST_AUDIT, REST, Audits
-from fullwatt.fixes.cache.fingerprint import MOST_ITEMS, fingerprint
+from fullwatt.fixes.cache.fingerprint import MOST_ITEMS, fingerprint, is_same_function
 from fullwatt.fixes.cache.form import Form
 from fullwatt.fixes.cache.packing import LARGE, MOST_SENT, PACK_BATCH, PACK_BYTES, PACKS_PER_WORKER, Copying, pack_batch, room_for, tensors_in_columns
 
@@ -198,6 +199,40 @@ class FingerprintTest(unittest.TestCase):
 
         for function in (lambda value: value * strength, functools.partial(print, transform), transform.__init__):
             self.assertTrue(self.changed(function, change), function)
+
+    def test_functions_that_are_made_anew_are_the_same(self):
+        class Slots:
+            __slots__ = ("length", "__dict__")
+
+            def __init__(self, length):
+                self.length = length
+
+        class Pads:
+            def __init__(self, length):
+                self.length = length
+
+            def pad(self, samples):
+                return samples
+
+        class Longest(Pads):
+            pass
+
+        def padding(length):
+            return lambda samples: samples[:length]
+
+        shared = Pads(1)
+        for make in (padding, Pads, lambda length: functools.partial(max, length, key=len)):
+            one = make(3)
+            self.assertTrue(is_same_function(torch, one, one))
+            self.assertFalse(is_same_function(torch, one, make(4)))
+            self.assertFalse(is_same_function(torch, one, Longest(3)))
+        self.assertTrue(is_same_function(torch, padding(3), padding(3)))
+        self.assertTrue(is_same_function(torch, Pads(3), Pads(3)))
+        self.assertTrue(is_same_function(torch, functools.partial(max, 3, key=len), functools.partial(max, 3, key=len)))
+        self.assertTrue(is_same_function(torch, shared.pad, shared.pad))
+        # What these know cannot be seen.
+        for make in (lambda: operator.itemgetter("a"), lambda: Slots(3), lambda: Pads([3]).pad, lambda: type("Names", (list,), {})("a")):
+            self.assertFalse(is_same_function(torch, make(), make()))
 
     def test_equal_values_are_the_same_whatever_object_they_are(self):
         data = Data()

@@ -193,6 +193,14 @@ def pad(samples):
         for cache in (dict(self.CACHE, workers=2), dict(self.CACHE, ahead=True)):
             self.assert_served(*self.padded(", num_workers=2", cache=cache), "0")
 
+    def test_functions_that_are_made_anew_find_the_same_samples(self):
+        """Those that are known to be the same, or where any will do."""
+        objects = "\nclass Pads:\n    def __init__(self, epoch):\n        self.epoch = %s\n    def __call__(self, samples):\n        return pad(samples)\n"
+        anew = self.LOOP.replace("for batch in loader:", "for batch in torch.utils.data.DataLoader(data, batch_size=6, shuffle=True, collate_fn=Pads(epoch)%s):")
+        for known, workers, fetched in (("1", "", "64"), ("epoch", "", "64"), ("1", ", num_workers=2", "0")):
+            source = self.OF_MANY_LENGTHS + self.PADDING + objects % known + anew.replace("%s):", workers + "):").replace('batch["y"].dtype', 'batch["seen"]') + "print(data.fetched)"
+            self.assert_served(self.train([self.CACHE], source), self.train([], source).out, fetched)
+
     DRAWING = PADDING.replace("+= 1", "+= torch.rand(1).item()")
 
     def test_what_is_drawn_to_put_them_together_is_drawn_as_before(self):

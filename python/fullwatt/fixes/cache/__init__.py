@@ -68,7 +68,7 @@ class Caches:
         """Who has what is packed for it, and that; None where nothing is."""
         for owner in (loader.dataset, loader):
             known = self._packed.get(owner)
-            if known is not None and is_same_way(self._tools.torch, known[0], way_of(loader)):
+            if known is not None and serves(self._tools.torch, *known, loader):
                 return owner, known[1]
         return None, None
 
@@ -89,7 +89,7 @@ class Caches:
     def _try_to_pack(self, loader):
         report, torch = self._tools.report, self._tools.torch
         if self._short_lived >= MOST_SHORT_LIVED:
-            report.undone(NAME, "the data set is made anew for every epoch: packing it takes what it saves")
+            report.undone(NAME, "the data set, or its collate function, is made anew for every epoch: packing it takes what it saves")
             return False
         start, before = time.monotonic(), RandomState(torch, reachable(torch, loader.dataset, loader.collate_fn))
         try:
@@ -113,5 +113,8 @@ def way_of(loader):
     return loader._auto_collation, loader.collate_fn
 
 
-def is_same_way(torch, one, other):
-    return one[0] == other[0] and is_same_function(torch, one[1], other[1])
+def serves(torch, way, packed, loader):
+    """Whether what was packed for one that reads in this way is what this loader reads, too. Samples that are not collated are that for any function."""
+    makes_batches, collate = way_of(loader)
+    is_any = packed is not False and packed.is_uncollated and loader.num_workers == 0
+    return makes_batches == way[0] and (is_any or is_same_function(torch, way[1], collate))

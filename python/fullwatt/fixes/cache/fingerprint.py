@@ -44,10 +44,29 @@ def leads_to(torch, thing, *things):
 
 
 def is_same_function(torch, one, other):
-    """Also where it is written on the spot, again and again."""
-    if type(one) is not types.FunctionType or type(other) is not types.FunctionType:
-        return one is other or types.MethodType is type(one) is type(other) and one == other
-    return fingerprint(torch, *parts_of(one)) == fingerprint(torch, *parts_of(other))
+    """Also where it is written, or made, on the spot, again and again."""
+    kind = type(one)
+    if one is other or kind is not type(other):
+        return one is other
+    if kind is types.MethodType:
+        return one == other
+    if kind is functools.partial:
+        one, other = ((each.func, *each.args, *itertools.chain.from_iterable(each.keywords.items())) for each in (one, other))
+        return fingerprint(torch, *one) == fingerprint(torch, *other)
+    return is_told_by_parts(kind) and fingerprint(torch, *parts_of(one)) == fingerprint(torch, *parts_of(other))
+
+
+def is_told_by_parts(kind):
+    """Whether such a function, or object that can be called, is nothing but its parts: an object has no room for more than attributes."""
+    return kind is types.FunctionType or layout_of(kind) == layout_of(Attributes)
+
+
+class Attributes:
+    """Has nothing else."""
+
+
+def layout_of(kind):
+    return kind.__basicsize__, kind.__itemsize__, kind.__dictoffset__, kind.__weakrefoffset__
 
 
 def walk(torch, things):
