@@ -94,6 +94,7 @@ class Case(unittest.TestCase):
         """Runs a program in a child that shares this process's torch. `fake` are the arguments of a FakeRecorder."""
         if agent and fake is None:
             need_recorder()
+        share_imports()
         folder, script = self.new_folder(), self.write(name, source)
         out, err = os.path.join(folder, "out.txt"), os.path.join(folder, "err.txt")
         child = os.fork()
@@ -126,6 +127,13 @@ class Case(unittest.TestCase):
         """The line number of a text in a program."""
         lines = textwrap.dedent(source).split("\n")
         return 1 + next(number for number, line in enumerate(lines) if text in line)
+
+
+def share_imports():
+    """What the first optimiser imports takes two seconds, which children need not spend where this process has torch. Not with a GPU, of which nobody may ask before a fork."""
+    torch = sys.modules.get("torch")
+    if torch is not None and not torch.cuda.is_available():
+        import torch._dynamo  # noqa: F401
 
 
 def need_recorder():

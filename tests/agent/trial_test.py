@@ -6,6 +6,8 @@ import pathlib
 import struct
 import unittest
 
+import torch  # noqa: F401  (children share it)
+
 from support import MODEL, Case
 
 TRAIN = """
