@@ -17,6 +17,7 @@ PACKAGE_PARENT = os.path.join(ROOT, "python")
 SITE = os.path.join(PACKAGE_PARENT, "fullwatt", "site")
 RECORDER = os.environ.get("FULLWATT_RECORDER") or os.path.join(ROOT, "build", "dev", "lib", "libfullwatt_recorder.so")
 TIME_LIMIT_S = 240
+GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # the second of Windows' Linux
 
 if PACKAGE_PARENT not in sys.path:
     sys.path.insert(0, PACKAGE_PARENT)
@@ -130,9 +131,9 @@ class Case(unittest.TestCase):
 
 
 def share_imports():
-    """What the first optimiser imports takes two seconds, which children need not spend where this process has torch. Not with a GPU, of which nobody may ask before a fork."""
-    torch = sys.modules.get("torch")
-    if torch is not None and not torch.cuda.is_available():
+    """What the first optimiser imports takes two seconds, which children need not spend where this process has torch. But not on a machine with a GPU: whoever asks CUDA
+    for that before a fork spoils it for the children, so that not even torch is asked."""
+    if "torch" in sys.modules and not any(map(os.path.exists, GPU_FILES)):
         import torch._dynamo  # noqa: F401
 
 
