@@ -210,6 +210,25 @@ def pad(samples):
         self.assert_refused(outcome, "sample-cache", "put together at random, in workers")
         self.assertEqual(outcome.out, plain)
 
+    def test_an_object_that_counts_its_batches_counts_what_it_counted(self):
+        """In this process; what each worker counts nobody else can."""
+        counting = self.PADDING.replace("def pad", "def pad_all") + """
+class Counting:
+    batches = 0
+    def __getstate__(self):
+        raise TypeError("no copies")
+    def __call__(self, samples):
+        self.batches += 1
+        return %s
+pad = Counting()
+"""
+        later = "{'x': torch.stack([torch.ones(8) * sample['y'] for sample in samples]) + max(0, self.batches - 20), 'y': torch.stack([sample['y'] for sample in samples]), 'seen': [0] * len(samples)}"
+        for made in ("{**pad_all(samples), 'seen': self.batches}", later):
+            self.assert_served(*self.padded(padding=counting % made), "64")
+            outcome, plain = self.padded(", num_workers=2", counting % made)
+            self.assert_refused(outcome, "sample-cache", "remembers something from batch to batch, in workers")
+            self.assertEqual(outcome.out, plain)
+
     def test_a_function_that_takes_whole_batches_only(self):
         self.assert_served(*self.padded(padding=self.PADDING.replace("    longest", "    assert len(samples) in (4, 6)\n    longest", 1)), "64")
 

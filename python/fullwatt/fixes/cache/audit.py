@@ -5,7 +5,7 @@ import time
 
 from ...weak import weakly
 from ..random_state import RandomState
-from .fingerprint import fingerprint, reachable
+from .fingerprint import fingerprint, reachable, remembered
 from .form import Form
 from .samples import Refused, fetch, twin_of, uncollated
 from .values import is_same, leaves_of
@@ -42,19 +42,21 @@ def readable(torch, loader, count):
         try:
             form, parts = check_probes(torch, twin_of(torch, reader), spread(count))
             if reader is not loader and loader.num_workers > 0:
-                check_collating(torch, loader, form.put_together(parts))
+                check_collating(torch, twin_of(torch, loader).collate_fn, form.put_together(parts))
             return reader, form, parts
         except Exception as error:
             why = error
     raise why
 
 
-def check_collating(torch, loader, samples):
-    """What is drawn in a worker to put samples together nobody else can draw."""
-    before = RandomState(torch, reachable(torch, loader.collate_fn))
-    loader.collate_fn(samples)
+def check_collating(torch, collate, samples):
+    """What is drawn in a worker to put samples together nobody else can draw, nor know what is remembered there."""
+    before, known = RandomState(torch, reachable(torch, collate)), remembered(collate)
+    collate(samples)
     if before.is_drawn_from():
         raise Refused("its batches are put together at random, in workers")
+    if remembered(collate) != known:
+        raise Refused("its collate function remembers something from batch to batch, in workers")
 
 
 def spread(count, shift=0):
@@ -68,9 +70,12 @@ def check_probes(torch, loader, probes):
     singles = [fetch(torch, loader, [index]) for index in probes]
     if before.is_drawn_from():
         raise Refused("its samples are drawn at random")
+    known = remembered(loader.collate_fn)
     several = fetch(torch, loader, probes)
     if before.is_drawn_from():
         raise Refused("its samples are drawn at random")
+    if remembered(loader.collate_fn) != known:
+        raise Refused("its collate function remembers something from batch to batch")
     form = Form(torch, singles[0], several, len(probes))
     parts = form.parts(several, len(probes))
     for value in itertools.chain.from_iterable(part for part in parts if not isinstance(part, torch.Tensor)):

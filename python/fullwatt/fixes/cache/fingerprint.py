@@ -53,12 +53,18 @@ def is_same_function(torch, one, other):
     if kind is functools.partial:
         one, other = ((each.func, *each.args, *itertools.chain.from_iterable(each.keywords.items())) for each in (one, other))
         return fingerprint(torch, *one) == fingerprint(torch, *other)
-    return is_told_by_parts(kind) and fingerprint(torch, *parts_of(one)) == fingerprint(torch, *parts_of(other))
+    return (kind is types.FunctionType or has_only_attributes(kind)) and fingerprint(torch, *parts_of(one)) == fingerprint(torch, *parts_of(other))
 
 
-def is_told_by_parts(kind):
-    """Whether such a function, or object that can be called, is nothing but its parts: an object has no room for more than attributes."""
-    return kind is types.FunctionType or layout_of(kind) == layout_of(Attributes)
+def has_only_attributes(kind):
+    """Whether an object of this class has no room for anything else."""
+    return layout_of(kind) == layout_of(Attributes)
+
+
+def remembered(value):
+    """The plain values among the attributes of such an object."""
+    attributes = attributes_of(value) if has_only_attributes(type(value)) else {}
+    return {name: each for name, each in dict.items(attributes) if type(each) in PLAIN}
 
 
 class Attributes:

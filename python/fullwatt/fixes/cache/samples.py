@@ -4,6 +4,8 @@ import copy
 import sys
 import types
 
+from .fingerprint import has_only_attributes
+
 
 class Refused(Exception):
     """Why a loader's samples are not cached."""
@@ -27,10 +29,19 @@ def as_they_are(samples):
 
 
 def twin_of(torch, loader):
-    """What fetches as the loader does, with a data set of its own: what that opens when it fetches here must not be shared by worker processes that come later.
-    It holds neither the loader nor the loader's data set."""
-    names = ("_dataset_kind", "_auto_collation", "collate_fn", "drop_last")
-    return types.SimpleNamespace(dataset=own_copy(torch, loader.dataset), **{name: getattr(loader, name) for name in names})
+    """What fetches as the loader does, with a data set of its own: what that opens when it fetches here must not be shared by worker processes that come later. So has it its
+    own object that puts samples together, which may count how often it did. It holds neither the loader nor the loader's data set."""
+    own = {"dataset": own_copy(torch, loader.dataset), "collate_fn": own_collate(loader.collate_fn)}
+    return types.SimpleNamespace(**own, **{name: getattr(loader, name) for name in ("_dataset_kind", "_auto_collation", "drop_last")})
+
+
+def own_collate(collate):
+    """A copy of an object that has only attributes, whatever it does when it is copied itself."""
+    if not has_only_attributes(type(collate)):
+        return collate
+    twin = object.__new__(type(collate))
+    vars(twin).update(vars(collate))
+    return twin
 
 
 def own_copy(torch, data, depth=3):
