@@ -111,6 +111,19 @@ TEST(CourseRulesTest, LongStepsThatNothingExplainsAreOutliers) {
   EXPECT_FALSE(taken.gain_ms.has_value());
 }
 
+TEST(CourseRulesTest, LongStepsBeforeTheTrainingBecameFasterGiveNoMoreThanItsMean) {
+  RunBuilder builder;
+  say(builder, {});
+  auto slow = forward().library(15, 500);
+  finish(slow);
+  builder.plain(slow, 60);
+  for (int i = 0; i < 10; ++i) builder.plain(healthy_script(), 19).plain(slow, 1);
+  builder.times(healthy_script(), 10).causes(healthy_script(), 10);
+  const auto explanation = explain::explain(builder.build());
+  const auto usual = explanation.step_ms.median;
+  EXPECT_LE(expect_found(explanation, "step-outliers").charged_ms.value_or(0), explanation.step_ms.mean - usual + 1e-9);
+}
+
 TEST(CourseRulesTest, StepsThatAreLongerAlikeAndInNoRhythmAreTheMachines) {
   const auto with = [](const Script& slow) {
     RunBuilder builder;

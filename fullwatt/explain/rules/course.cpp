@@ -169,7 +169,8 @@ Matches outliers(const Case& examined) {
   const double usual = examined.evidence.steps.step_ms.median;
   if (steps < kLeastSteps || usual <= 0) return {};
   const auto seen = long_steps(examined, usual, kLong * usual);
-  const double each = seen.more_ms / steps;
+  // A run that became faster has long steps that its mean does not know.
+  const double each = std::min(seen.more_ms / steps, examined.step_ms() - usual);
   if (seen.count < 5 || seen.explained_ms > 0.5 * seen.more_ms || examined.share(each) < 0.1) return {};
   Match match;
   match.costs(each, each, examined.step_ms());
