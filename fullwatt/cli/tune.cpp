@@ -52,9 +52,9 @@ int run_tune(const TuneOptions& options, const Common& common) {
     report(written.error());
   print(options.json ? model::dump(show::tune_json(tuning), 2) + "\n" : show::tune_text(tuning, output_style(common)));
   fmt::print(stderr, "{}\n", page_of(folder->path()));
-  if (!tuning.failure.empty()) return kNotExamined;
   if (options.write && !tuning.is_proved())
     fmt::print(stderr, "fullwatt: the source is left alone: there is no plan that is proved\n");
+  if (!tuning.failure.empty()) return kNotExamined;
   if (tuning.plan.fixes.empty()) return kOk;
   std::ofstream file(options.output);
   auto evidence = show::evidence(tuning);

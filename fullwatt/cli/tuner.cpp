@@ -150,11 +150,15 @@ model::Tuning Tuner::tune() {
                     .measure = [&](const auto& plan, const auto& tries) { return measure(plan, tries); },
                     .in_turns = [&](const auto& turning) { return in_turns(turning); }},
                    {.starts = kMostStarts - number_,
-                    .is_over = [&] { return is_interrupted() || seconds_left() < last_seconds_; },
+                    .why_over = [&] { return why_over(); },
                     .is_late = [&] { return seconds_left() < 30 * options_.minutes; }},
                    {.worth_it = [&](const auto& fix) { fmt::print(stderr, "{}", show::candidate_line(fix, style_)); },
                     .tried = [&](const auto& fix) { fmt::print(stderr, "{}", show::tried_line(fix, style_)); }},
                    needed_);
+  const bool was_looked_at = tuning.before_ms > 0;
+  if (!was_looked_at && needed_.fixes.empty() && tuning.failure.empty() && !is_interrupted())
+    tuning.failure =
+        fmt::format("{:.3g} minutes are over after the first start; --minutes gives more", options_.minutes);
   const auto advised = names_of(tuning.plan);
   tuning.plan.made_for = first.target;
   if (const auto caveat = batch_norm_caveat(); !needed_.fixes.empty() && !caveat.empty()) say(caveat);
@@ -192,6 +196,11 @@ double Tuner::seconds() const {
 
 double Tuner::seconds_left() const {
   return 60 * options_.minutes - seconds();
+}
+
+std::string Tuner::why_over() const {
+  if (is_interrupted()) return "interrupted";
+  return seconds_left() < last_seconds_ ? "there was no time left" : std::string();
 }
 
 void Tuner::say(const std::string& text) {

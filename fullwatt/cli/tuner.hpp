@@ -50,8 +50,9 @@ class Tuner {
   static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
 
   model::Trial start(const tune::TrialRequest& request);
-  double seconds() const;       ///< since the beginning, with what was done before a tuning was cut off
-  double seconds_left() const;  ///< to find the plan
+  double seconds() const;        ///< since the beginning, with what was done before a tuning was cut off
+  double seconds_left() const;   ///< to find the plan
+  std::string why_over() const;  ///< there is no other start on the way to it; empty while there may be one
   static void say(const std::string& text);
 
   // Finding the plan.

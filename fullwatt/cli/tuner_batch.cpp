@@ -134,8 +134,8 @@ void Tuner::say_lengths() const {
 
 /// What is expected is said before the start. A batch that runs out of memory is no failure, but goes no further.
 base::Result<tune::BatchProbe> Tuner::probe_batch(const model::Plan& plan, const tune::BatchPrediction& asked) {
-  if (number_ >= kMostStarts || seconds_left() < last_seconds_)
-    return base::fail(base::Error::Kind::unavailable, "there was no time left");
+  const auto over = number_ < kMostStarts ? why_over() : "no start was left";
+  if (!over.empty()) return base::fail(base::Error::Kind::unavailable, over);
   if (asked.bytes) say(told(asked));
   const auto trial = measure_batch(plan, own_batch(), asked.batch);
   if (is_interrupted()) return base::fail(base::Error::Kind::unavailable, "interrupted");

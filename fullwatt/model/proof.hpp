@@ -145,9 +145,10 @@ struct TriedFix {
   std::optional<double> after_ms;
   std::optional<double> before_watts;  ///< of the GPU; nothing where they were not told apart
   std::optional<double> after_watts;
-  double once_s = 0;   ///< what it takes at the beginning: compiling, packing
-  std::string reason;  ///< why it was dropped
-  std::string caveat;  ///< what may be otherwise with it in this training, beside what the catalogue says
+  double once_s = 0;     ///< what it takes at the beginning: compiling, packing
+  std::string reason;    ///< why it was dropped
+  bool is_open = false;  ///< neither kept nor dropped: no start was left for it
+  std::string caveat;    ///< what may be otherwise with it in this training, beside what the catalogue says
 
   std::optional<double> speedup() const;
   /// After how many steps what it takes at the beginning is paid for; nothing where it takes nothing, or gives nothing.
@@ -166,6 +167,7 @@ struct TriedFix {
     visit("after_watts", self.after_watts);
     visit("once_s", self.once_s);
     visit("reason", self.reason);
+    visit("open", self.is_open);
     visit("caveat", self.caveat);
   }
 };

@@ -42,8 +42,15 @@ namespace {
 /// Why there is no plan.
 std::string nothing(const model::Tuning& tuning, const Style& style) {
   if (tuning.interrupted) return say("tune_stopped", style);
+  const auto open = std::ranges::count_if(tuning.tried, &model::TriedFix::is_open);
+  const auto dropped = std::ssize(tuning.tried) - open;
+  const auto of = [&](std::string_view key, std::ptrdiff_t count) {
+    return say(key, style, {{"count", std::to_string(count)}});
+  };
   auto out = tuning.tried.empty() ? say("tune_none_applies", style)
-                                  : say("tune_nothing", style, {{"count", std::to_string(tuning.tried.size())}});
+             : dropped == 0       ? of("tune_all_open", open)
+                                  : of("tune_nothing", dropped);
+  if (dropped > 0 && open > 0) out += " " + of("tune_open", open);
   if (tuning.plan.made_for.gpu == "cpu") out += " " + say("tune_on_cpu", style);
   return out;
 }

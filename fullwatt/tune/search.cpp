@@ -96,7 +96,9 @@ class Search {
   }
 
  private:
-  bool may_start() const { return used_ < limits_.starts && !limits_.is_over(); }
+  /// Empty while there may be another start.
+  std::string why_no_start() const { return used_ < limits_.starts ? limits_.why_over() : "no start was left"; }
+  bool may_start() const { return why_no_start().empty(); }
 
   std::optional<Look> new_look() {
     if (!may_start()) return std::nullopt;
@@ -176,11 +178,16 @@ class Search {
     if (const auto* other = excluded_by(tried.fix.id)) {
       tried.reason = "not beside " + other->id;
     } else if (!may_start()) {
-      tried.reason = "there was no time left";
+      leave_open(tried);
     } else {
       measure(tried, looks);
     }
     put(std::move(tried));
+  }
+
+  void leave_open(model::TriedFix& tried) const {
+    tried.reason = why_no_start();
+    tried.is_open = true;
   }
 
   void measure(model::TriedFix& tried, bool looks) {
@@ -216,7 +223,7 @@ class Search {
     while (!open.empty()) {
       if (!may_start()) {
         for (auto& tried : open) {
-          tried.reason = "there was no time left";
+          leave_open(tried);
           put(std::move(tried));
         }
         return;
@@ -264,7 +271,8 @@ class Search {
 
   static void judge(model::TriedFix& tried, const model::Turn* turn, const model::Trial& trial) {
     if (turn == nullptr || !is_measured(*turn)) {
-      tried.reason = why_not(trial, tried.fix.id);
+      const bool was_reached = turn != nullptr || !trial.failure.empty() || is_refused(trial, tried.fix.id);
+      if (was_reached) tried.reason = why_not(trial, tried.fix.id);
       if (tried.reason.empty()) tried.reason = "the program ended before it was measured";
       return;
     }

@@ -35,8 +35,8 @@ struct Starts {
 
 struct SearchLimits {
   int starts = 12;
-  /// The time does not suffice for another start, or the user wants the best so far.
-  std::function<bool()> is_over = [] { return false; };
+  /// Why there is no other start, such as that the time does not suffice; empty while there may be one.
+  std::function<std::string()> why_over = [] { return std::string(); };
   std::function<bool()> is_late = [] { return false; };  ///< what is left of it is for trying
 };
 

@@ -86,16 +86,23 @@ class TuneTest : public WatchedTest {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     ::close(file);
   }
+  std::vector<std::string> command(const std::string& program, const std::vector<std::string>& options) const {
+    auto asked = command(program);
+    asked.insert(asked.begin() + 2, options.begin(), options.end());
+    return asked;
+  }
   /// Starts it and sends it a signal as soon as so many trials are over; gives how it ended, or nothing when that was
-  /// before.
-  std::optional<int> cut_off(const std::string& program, int trials, int signal) const {
+  /// before. What it told by then is in `told()`.
+  std::optional<int> cut_off(const std::string& program, int trials, int signal,
+                             const std::vector<std::string>& options = {}) const {
     const int child = ::fork();
     if (child == 0) {
-      auto argv = command(program);
+      auto argv = command(program, options);
       std::vector<char*> words;
       for (auto& word : argv) words.push_back(word.data());
       words.push_back(nullptr);
       for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
+      ::dup2(::open((home_ / "told").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
       ::execv(words[0], words.data());
       ::_exit(127);
     }
@@ -111,11 +118,10 @@ class TuneTest : public WatchedTest {
     }
     return std::nullopt;
   }
+  std::string told() const { return read_all(home_ / "told"); }
   /// With more options.
   base::ChildResult tune(const std::string& program, const std::vector<std::string>& options) const {
-    auto asked = command(program);
-    asked.insert(asked.begin() + 2, options.begin(), options.end());
-    return run(asked);
+    return run(command(program, options));
   }
   /// Such as inside a chroot.
   static bool no_sandbox(const base::ChildResult& result) { return contains(result.out, "Trials need"); }
@@ -196,12 +202,10 @@ for epoch in range(1000):
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
 )");
-  auto asked = command(program);
-  const auto refused = run(asked);
+  const auto refused = tune(program, {});
   EXPECT_EQ(refused.exit_code, 3) << refused.err;
   EXPECT_TRUE(contains(refused.err, "with --allow batch it is tried in parts")) << refused.err;
-  asked.insert(asked.begin() + 2, {"--allow", "batch", "--minutes", "0.2", "--keep"});
-  const auto allowed = run(asked);
+  const auto allowed = tune(program, {"--allow", "batch", "--minutes", "0.01", "--keep"});
   EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
   EXPECT_TRUE(contains(allowed.out, "accumulation parts=4")) << allowed.out << allowed.err;
   const auto plan = read_all(folder_ / "plan.yaml");
@@ -218,13 +222,11 @@ for epoch in range(1000):
 
 /// Both are tried otherwise: WithoutNamespacesWhatPythonWritesIsKeptApart.
 TEST_F(TuneTest, WhatIsNotExactOrNotWantedIsNotTried) {
-  const auto result =
-      tune(write_short(), {"--exact", "--skip", "fused-optimizer", "--no-proof", "--keep", "--minutes", "0.2"});
-  if (no_sandbox(result)) GTEST_SKIP() << result.out;
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, "a step takes")) << result.err;
-  EXPECT_FALSE(contains(result.err, "channels-last")) << result.err;
-  EXPECT_FALSE(contains(result.err, "fused-optimizer")) << result.err;
+  cut_off(write_short(), 2, SIGINT, {"--exact", "--skip", "fused-optimizer", "--no-proof", "--keep"});
+  if (record::list_runs(home_ / "tunes").empty()) GTEST_SKIP() << "no sandbox";
+  EXPECT_TRUE(contains(told(), "a step takes")) << told();
+  EXPECT_FALSE(contains(told(), "channels-last")) << told();
+  EXPECT_FALSE(contains(told(), "fused-optimizer")) << told();
   const auto look = fs::path(home_ / "tunes") / record::list_runs(home_ / "tunes").front() / "2/run";
   const auto explained = run({FULLWATT_PROGRAM, "report", "--json", look.string()});
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
@@ -241,8 +243,9 @@ TEST_F(TuneTest, WhatWasCutOffDoesNotGoOnWithAnotherProgram) {
     ASSERT_TRUE(cut_off(program, 1, SIGKILL));
     if (record::list_runs(home_ / "tunes").empty()) GTEST_SKIP() << "no sandbox";
     const auto file = folder_.write(name, text);
-    const auto result = tune(program, {"--no-proof", "--minutes", "0.01"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto result = tune(program, {"--no-proof", "--minutes", "0.0001"});
+    EXPECT_EQ(result.exit_code, 3) << "there is no time to look at it: " << result.err;
+    EXPECT_TRUE(contains(result.out, "--minutes gives more")) << result.out;
     EXPECT_TRUE(contains(result.err, "begins again: " + file + " has changed")) << result.err;
     EXPECT_FALSE(contains(result.err, "goes on")) << result.err;
   }
@@ -268,10 +271,11 @@ TEST_F(TuneTest, WithoutNamespacesWhatPythonWritesIsKeptApart) {
   environment_["FULLWATT_SANDBOX"] = "fence";
   const auto program =
       write_short("open(here + '/checkpoint.pt', 'w').write('x'); torch.save(model, here + '/model.pt')");
-  const auto result = tune(program, {"--no-proof", "--minutes", "0.2"});
-  if (no_sandbox(result)) GTEST_SKIP() << result.out;
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, "  channels-last ") && contains(result.err, "  fused-optimizer ")) << result.err;
+  const auto ended = cut_off(program, 2, SIGINT, {"--no-proof"});
+  if (record::list_runs(home_ / "tunes").empty()) GTEST_SKIP() << "no sandbox";
+  ASSERT_TRUE(ended) << told();
+  EXPECT_TRUE(WIFEXITED(*ended) && WEXITSTATUS(*ended) == 0) << told();
+  EXPECT_TRUE(contains(told(), "  channels-last ") && contains(told(), "  fused-optimizer ")) << told();
   EXPECT_FALSE(fs::exists(folder_ / "checkpoint.pt") || fs::exists(folder_ / "model.pt"));
 }
 

@@ -34,7 +34,7 @@ class WatchedTest : public testing::Test {
     base::ChildOptions options;
     options.argv = std::move(argv);
     options.environment = environment_;
-    options.limit = std::chrono::minutes(4);
+    options.limit = std::chrono::minutes(15);
     auto result = base::run_child(options);
     EXPECT_TRUE(result && !result->timed_out);
     return result.value_or(base::ChildResult{.exit_code = -1});

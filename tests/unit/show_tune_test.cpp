@@ -199,6 +199,12 @@ TEST(TuneHtmlTest, WithoutAPlanOrAProgramItSaysWhy) {
   nothing.tried = {sample().tried[2]};
   EXPECT_TRUE(contains(tune_html(nothing, Style{}), "None of the fixes that apply (1)"));
   EXPECT_TRUE(contains(tune_text(nothing, Style{}), "no faster")) << "why it was dropped";
+  nothing.tried.push_back(nothing.tried[0]);
+  nothing.tried[1].is_open = true;
+  EXPECT_TRUE(contains(tune_text(nothing, Style{}), "that apply (1)")) << "of the other nothing is known";
+  EXPECT_TRUE(contains(tune_text(nothing, Style{}), "Not tried, for want of time or starts: 1"));
+  nothing.tried.erase(nothing.tried.begin());
+  EXPECT_TRUE(contains(tune_text(nothing, Style{}), "There was no time to try the fixes that apply (1)"));
   nothing.interrupted = true;
   EXPECT_TRUE(contains(tune_text(nothing, Style{}), "Stopped before any fix"));
   nothing.failure = "exit code 1";

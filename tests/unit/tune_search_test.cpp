@@ -259,7 +259,7 @@ TEST(TuneSearchTest, AProgramThatEndsEarlyIsStartedAgainForTheRest) {
   EXPECT_EQ(tuning.plan.fixes.size(), 3U);
   EXPECT_EQ(program.was_short, (std::vector{false, true, true}));
   program.ends_after = 0;
-  EXPECT_EQ(entry(search_in(program), "tf32").reason, "it was not applied");
+  EXPECT_EQ(entry(search_in(program), "tf32").reason, "the program ended before it was measured");
 }
 
 TEST(TuneSearchTest, AProgramThatEndsBeforeAnyTurnIsOverGetsShorterOnes) {
@@ -298,14 +298,16 @@ TEST(TuneSearchTest, TheStartsAreBounded) {
   const auto tuning = search_in(program, {.starts = 2});
   EXPECT_EQ(program.starts, 2);
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
-  EXPECT_EQ(entry(tuning, "sample-cache").reason, "there was no time left");
+  EXPECT_EQ(entry(tuning, "sample-cache").reason, "no start was left");
 }
 
 TEST(TuneSearchTest, WhoeverWantsTheBestSoFarGetsIt) {
   Program program({{"gc-freeze", 0.5}, {"bf16", 0.5}}, {candidate("gc-freeze"), candidate("bf16")});
-  const auto tuning = search_in(program, {.is_over = [&] { return program.starts >= 2; }});
+  const auto tuning = search_in(program, {.why_over = [&] { return program.starts >= 2 ? "interrupted" : ""; }});
   EXPECT_EQ(tuning.plan.fixes.size(), 1U);
-  EXPECT_EQ(entry(tuning, "bf16").reason, "there was no time left");
+  EXPECT_EQ(entry(tuning, "bf16").reason, "interrupted");
+  EXPECT_TRUE(entry(tuning, "bf16").is_open);
+  EXPECT_FALSE(entry(tuning, "gc-freeze").is_open);
 }
 
 TEST(TuneSearchTest, AProgramThatDoesNotRunIsToldAsSuch) {
@@ -345,7 +347,7 @@ TEST(TuneSearchTest, PairsAreComparedOneByOne) {
   const auto tuning = search({.look = [&](const auto&, const auto&) { return Look{plain, {candidate("bf16")}, {}}; },
                               .measure = [&](const auto&, const auto&) { return plain; },
                               .in_turns = [&](const auto&) { return turned; }},
-                             {.starts = 4, .is_over = [] { return false; }},
+                             {.starts = 4},
                              {.worth_it = [](const auto&) {}, .tried = [](const auto&) {}});
   EXPECT_NEAR(*entry(tuning, "bf16").speedup(), 1 / 0.9, 1e-9);
 }
