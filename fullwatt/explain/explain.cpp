@@ -9,6 +9,7 @@
 #include "fullwatt/explain/example_step.hpp"
 #include "fullwatt/explain/native.hpp"
 #include "fullwatt/explain/resources.hpp"
+#include "fullwatt/explain/rules/loader_work.hpp"
 #include "fullwatt/explain/rules/rules.hpp"
 #include "fullwatt/explain/settings.hpp"
 #include "fullwatt/explain/source_facts.hpp"
@@ -142,6 +143,7 @@ void judge(const Analysis& analysis, model::Explanation& explanation) {
   const auto source = parse_source_facts(analysis.run.source_facts);
   const Evidence evidence{analysis.run,   analysis.trainer,  explanation,          analysis.facts,  analysis.all_facts,
                           analysis.steps, analysis.gpu_time, analysis.attribution, analysis.replay, analysis.gpu.peaks};
+  if (analysis.trainer != nullptr) explanation.padding_ms = padding_ms(evidence);
   auto settings = compare_settings(evidence, source);
   auto findings = find_all(evidence, source, settings);
   explanation.settings = std::move(settings);

@@ -266,6 +266,10 @@ void batch(const Json& json, ProcessFacts& facts) {
   facts.batch_device = lenient::text(json, "device");
 }
 
+void collated(const Json& json, ProcessFacts& facts) {
+  if (lenient::flag(json, "uneven").value_or(false)) facts.uneven_collates.push_back(loose(json, "function"));
+}
+
 void iterators(const Json& json, ProcessFacts& facts) {
   facts.iterators.push_back({.loader = lenient::integer<int>(json, "loader").value_or(0),
                              .at_ns = when(json),
@@ -365,6 +369,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"lengths", lengths},
     {"epoch", epoch},
     {"batch", batch},
+    {"collated", collated},
     {"iterators", iterators},
     {"profiler", profiler},
     {"evaluation", evaluation},

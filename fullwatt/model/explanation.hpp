@@ -238,6 +238,7 @@ struct Explanation {
   std::optional<double> energy_kwh;
   std::optional<double> energy_cost;
   std::optional<double> ceiling_ms;  ///< a step with a perfect loader, measured by --ceiling
+  std::optional<double> padding_ms;  ///< a step's wait for batches of several sizes, were their samples in memory
   std::vector<std::string> remarks;  ///< what could not be done, and why
 
   const Finding* find(std::string_view id) const;
@@ -272,6 +273,7 @@ struct Explanation {
     visit("energy_kwh", self.energy_kwh);
     visit("energy_cost", self.energy_cost);
     visit("ceiling_ms", self.ceiling_ms);
+    visit("padding_ms", self.padding_ms);
     visit("remarks", self.remarks);
   }
 };

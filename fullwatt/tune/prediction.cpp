@@ -115,13 +115,14 @@ std::optional<double> promised_ms(const model::Explanation& explanation, std::st
   return sum;
 }
 
-/// With samples in memory nothing waits for a batch any more, nor for its way to the GPU, where there is room for them
-/// or batches are sent ahead.
+/// With samples in memory nothing waits for a batch any more but for its padding, nor for its way to the GPU, where
+/// there is room for them or batches are sent ahead.
 std::optional<double> waiting_ms(const model::Explanation& explanation) {
   const auto waiting = std::ranges::find(explanation.causes, "data-wait", &model::Cause::id);
   if (waiting == explanation.causes.end()) return std::nullopt;
   const auto gone = std::min(waiting->charged_ms, waiting->gain_alone_ms.value_or(waiting->charged_ms));
-  return std::min(gone + causes_ms(explanation, "copy-wait gpu-copy-h2d"), explanation.step_ms.mean);
+  const auto all = std::min(gone + causes_ms(explanation, "copy-wait gpu-copy-h2d"), explanation.step_ms.mean);
+  return std::max(0.0, all - explanation.padding_ms.value_or(0));
 }
 
 }  // namespace

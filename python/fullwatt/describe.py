@@ -185,8 +185,13 @@ def loader_fact(torch, loader):
         "shuffle": type(getattr(loader, "sampler", None)).__name__,
         "batches": batches(torch, loader),
         "context": context.get_start_method() if context is not None else None,
-        "collate": getattr(collate, "__name__", type(collate).__name__),
+        "collate": function_name(collate),
     }
+
+
+def function_name(function):
+    """Of a function, or of the class of an object that is called."""
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def follows_epochs(loader):

@@ -341,6 +341,22 @@ for x, y in torch.utils.data.DataLoader(Slow(), batch_size=4, num_workers=2, col
             self.assertLess(record.a, record.duration_ns)
         self.assertEqual(outcome.spool().of_kind("fetch"), [])
 
+    def test_a_function_that_pads_is_told_of_once_by_whoever_fetches(self):
+        first = "    loss = loss_of(batch[0][:, :8].contiguous(), batch[1])\n"
+        for name, collate, loop, is_uneven in (
+            ("padded", "torch.nn.utils.rnn.pad_sequence([x[:8 + at % 3] for at, (x, _) in enumerate(all)], batch_first=True)[:, :8 + calls % 2], torch.stack([y for _, y in all])", first, True),
+            ("turned", "torch.stack([x for x, _ in all], 1), torch.stack([y for _, y in all])", "    loss = loss_of(batch[0].transpose(0, 1)[:, :8], batch[1])\n", True),
+            ("stacked", "torch.stack([x for x, _ in all]), torch.stack([y for _, y in all]), [y for _, y in all][:1] + [y[:0] for _, y in all][1:]", first, False),
+        ):  # fmt: skip
+            source = MODEL + "calls = 0\ndata = torch.utils.data.TensorDataset(torch.randn(64, 12), torch.randn(64, 1))\ndef %s(all):\n    global calls\n    calls += 1\n    return %s\n" % (name, collate)
+            for workers in (0, 1):
+                with self.subTest(function=name, workers=workers):
+                    loader = "for batch in torch.utils.data.DataLoader(data, batch_size=7, collate_fn=%s, num_workers=%d):\n" % (name, workers)
+                    outcome = self.run_forked(source + loader + loop + "    loss.backward()\n    optimizer.step()\n")
+                    self.assertEqual((outcome.code, outcome.err), (0, ""))
+                    told = [(fact["function"], fact["uneven"]) for fact in outcome.facts("collated")]
+                    self.assertEqual(told, [(name, True)] if is_uneven else [])
+
     def test_without_workers_the_program_itself_times_its_batches(self):
         outcome = self.run_forked(PLAIN)
         fetches = outcome.spool().of_kind("fetch")

@@ -248,6 +248,19 @@ TEST(LoaderRulesTest, CollatingMostOfTheTimeIsNamed) {
   EXPECT_EQ(expect_found(builder, "loader-collate-slow").facts.at("name"), "pad_batch");
 }
 
+TEST(LoaderRulesTest, WhatPaddingTakesOfAStepIsTold) {
+  auto builder = starved(R"("batch_size":64,"num_workers":2,"collate":"pad_batch")");
+  add_workers(builder, 2, 40, 0.97, 0.25);
+  EXPECT_FALSE(explain(builder.build()).padding_ms) << "all batches may be alike";
+  auto& facts = builder.run().processes.back().facts;
+  facts.push_back({"collated", R"({"kind":"collated","function":"another","uneven":true})"});
+  EXPECT_FALSE(explain(builder.build()).padding_ms);
+  facts.push_back({"collated", R"({"kind":"collated","function":"pad_batch","uneven":true})"});
+  const auto padding = explain(builder.build()).padding_ms;
+  ASSERT_TRUE(padding);
+  EXPECT_NEAR(*padding, 10, 1);
+}
+
 TEST(LoaderRulesTest, IdleWorkersAndAWaitInEveryStepAreTheHandOverNotTheCollating) {
   auto builder = starved(R"("batch_size":64,"num_workers":2,"collate":"pad_batch")");
   add_workers(builder, 2, 4, 0.97, 0.7);

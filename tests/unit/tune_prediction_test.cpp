@@ -73,6 +73,18 @@ TEST(TunePrediction, ACacheTakesAwayAllWaitingForBatchesAndTheirCopies) {
   EXPECT_FALSE(predict(explanation, "sample-cache").ms) << "nothing was found that it would mend";
 }
 
+TEST(TunePrediction, PaddingStaysWithACache) {
+  auto explanation = image_training();
+  model::Cause waiting;
+  waiting.id = "data-wait";
+  waiting.charged_ms = 60;
+  explanation.causes.push_back(waiting);
+  explanation.padding_ms = 50;
+  EXPECT_NEAR(*predict(explanation, "sample-cache").ms, 10, 1e-9);
+  explanation.padding_ms = 70;
+  EXPECT_EQ(predict(explanation, "sample-cache").ms, 0) << "workers did it before";
+}
+
 TEST(TunePrediction, NothingGivesMoreThanTheStepAndItsNoise) {
   auto explanation = image_training();
   explanation.findings[0].gain_ms = 400;

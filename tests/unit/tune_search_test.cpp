@@ -347,8 +347,7 @@ TEST(TuneSearchTest, PairsAreComparedOneByOne) {
   const auto tuning = search({.look = [&](const auto&, const auto&) { return Look{plain, {candidate("bf16")}, {}}; },
                               .measure = [&](const auto&, const auto&) { return plain; },
                               .in_turns = [&](const auto&) { return turned; }},
-                             {.starts = 4},
-                             {.worth_it = [](const auto&) {}, .tried = [](const auto&) {}});
+                             {.starts = 4}, {.worth_it = [](const auto&) {}, .tried = [](const auto&) {}});
   EXPECT_NEAR(*entry(tuning, "bf16").speedup(), 1 / 0.9, 1e-9);
 }
 

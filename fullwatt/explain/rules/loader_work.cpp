@@ -108,4 +108,17 @@ LoaderWork measure_loader(const Evidence& evidence) {
   return work;
 }
 
+std::optional<double> padding_ms(const Evidence& evidence) {
+  const auto* loader = evidence.facts.training_loader();
+  const auto pads = [&](const auto& facts) {
+    return std::ranges::find(facts.uneven_collates, loader->collate) != facts.uneven_collates.end();
+  };
+  if (loader == nullptr || std::ranges::none_of(evidence.all_facts, pads)) return std::nullopt;
+  const auto work = measure_loader(evidence);
+  const auto padding = work.collate_share * work.batch_ms * work.batches_of_step;
+  auto rest = Change::without(cause::kDataWait);
+  rest.removals.front().share = work.wait_ms > 0 ? std::clamp(1 - padding / work.wait_ms, 0.0, 1.0) : 0;
+  return std::max(0.0, work.gain_ms - evidence.replay.gain_ms(rest));
+}
+
 }  // namespace fullwatt::explain

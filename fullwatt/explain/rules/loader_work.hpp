@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fullwatt/explain/evidence.hpp"
 
 namespace fullwatt::explain {
@@ -30,5 +32,8 @@ struct LoaderWork {
   double gain_with(double count) const;
 };
 LoaderWork measure_loader(const Evidence& evidence);
+/// What a step would still wait for a function of the program's own that puts samples together to batches of several
+/// sizes, were these in memory; nothing where the training has none.
+std::optional<double> padding_ms(const Evidence& evidence);
 
 }  // namespace fullwatt::explain

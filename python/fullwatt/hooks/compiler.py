@@ -4,6 +4,7 @@ import collections
 import sys
 from time import perf_counter_ns as now
 
+from .. import describe
 from ..recorder import COMPILE, COMPILED
 
 REASON_LIMIT = 20
@@ -153,7 +154,7 @@ class Compiler:
 
 
 def _name(backend):
-    return backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+    return backend if isinstance(backend, str) else describe.function_name(backend)
 
 
 def _recompiles(utils):

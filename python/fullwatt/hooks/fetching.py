@@ -8,6 +8,7 @@ try:
 except ImportError:
     cpu_now = now
 
+from .. import describe
 from ..agent import LEARNING, OFF, OPENING, PHASES, WINDOW
 from ..recorder import FETCH, WORKER
 
@@ -49,6 +50,7 @@ class Fetching:
         self._stride = 1
         self._read_bytes = None
         self._worker = None  # its number, once asked
+        self._uneven = set()  # functions that put batches together whose rows differ
 
     def _make_fetch(self, original):
         fetching, agent = self, self._agent
@@ -92,11 +94,14 @@ class Fetching:
         collate = TimedCollate(fetcher.collate_fn)
         fetcher.collate_fn = collate
         start, cpu = now(), cpu_now()
+        batch = None
         try:
-            return original(fetcher, index)
+            batch = original(fetcher, index)
+            return batch
         finally:
             fetcher.collate_fn = collate.function
             self._agent.guard(self._record, index, start, now() - start, cpu_now() - cpu, collate.spent_ns)
+            self._agent.guard(self._see_rows, fetcher, index, batch)
 
     def _record(self, index, start, duration, cpu, collate):
         samples = len(index) if hasattr(index, "__len__") else 1
@@ -105,6 +110,17 @@ class Fetching:
         self._recorded += 1
         if self._recorded % ALWAYS_RECORDED == 0:
             self._stride *= 2
+
+    def _see_rows(self, fetcher, index, batch):
+        """Tells once of a function of the program's own whose batches differ in more than their length, as padded ones do: its work cannot be kept with the samples."""
+        function = describe.function_name(fetcher.collate_fn)
+        if batch is None or not hasattr(index, "__len__") or function == "default_collate" or function in self._uneven:
+            return
+        rows = row_shapes(self._torch, batch, len(index))
+        seen = vars(fetcher).setdefault("_fullwatt_rows", {})  # by how many samples are in a batch
+        if None in rows or rows != seen.setdefault(len(index), rows):
+            self._uneven.add(function)
+            self._agent.facts.add("collated", function=function, uneven=True)
 
     def _kib_read(self):
         """KiB that came from the disk since the last look."""
@@ -129,6 +145,19 @@ class TimedCollate:
             return self.function(data)
         finally:
             self.spent_ns += now() - start
+
+
+def row_shapes(torch, batch, count):
+    """Of a batch's tensors, which have a row for each sample; None stands for what has not. Lists with a value for each sample count as alike."""
+    if isinstance(batch, torch.Tensor):
+        return [batch.shape[1:] if batch.dim() > 0 and batch.shape[0] == count else None]
+    if isinstance(batch, dict):
+        parts = batch.values()
+    elif isinstance(batch, (list, tuple)):
+        parts = batch if len(batch) != count else ()
+    else:
+        return [None]
+    return [shape for part in parts for shape in row_shapes(torch, part, count)]
 
 
 def spools(folder):
