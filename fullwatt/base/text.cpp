@@ -40,14 +40,20 @@ bool is_unsafe(std::uint32_t point) {
          noncharacter;
 }
 
+/// How many letters are wrong, missing or too many; two that changed places count once.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before;
+  std::vector<std::size_t> above;
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    auto diagonal = std::exchange(row[0], i);
+    before = std::exchange(above, row);
+    row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const auto substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({substitute, row[j] + 1, row[j - 1] + 1}));
+      const auto substitute = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({substitute, above[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row.back();
@@ -137,10 +143,11 @@ std::string printable(std::string_view text, std::size_t limit) {
 }
 
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
-  if (word.size() > 64 || words.empty()) return {};
+  if (word.empty() || word.size() > 64 || words.empty()) return {};
   const auto distance = [&](std::string_view other) { return edit_distance(word, other); };
   const auto best = *std::ranges::min_element(words, {}, distance);
-  return distance(best) <= std::max<std::size_t>(3, word.size() / 3) ? best : std::string_view{};
+  const auto most = std::min(std::max<std::size_t>(3, word.size() / 3), word.size() - 1);
+  return distance(best) <= most ? best : std::string_view{};
 }
 
 std::vector<int> number_list(std::string_view text, std::size_t limit) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -25,10 +26,44 @@ int terminal_columns(int stream) {
   return columns != nullptr ? base::number<int>(columns).value_or(0) : 0;
 }
 
+std::string shown(const std::vector<std::string>& words) {
+  return base::printable(base::join(words, " "));
+}
+
+/// What unknown arguments most likely mean: the nearest command or option, or a program to watch.
+std::string meant(const CLI::App& app, const CLI::App& command, const std::vector<std::string>& unknown) {
+  const auto suggest = [](std::string_view near) {
+    return near.empty() ? std::string() : fmt::format("Did you mean '{}'?\n", near);
+  };
+  const std::string_view first = unknown.front();
+  std::vector<std::string_view> names;
+  if (&command == &app && !first.starts_with('-')) {
+    for (const auto* known : app.get_subcommands({})) names.push_back(known->get_name());
+    const bool is_file = first.find_first_of("./") != std::string_view::npos;
+    const auto near = is_file ? std::string_view() : base::nearest(first, names);
+    return near.empty() ? fmt::format("To watch a program: fullwatt run -- {}\n", shown(unknown)) : suggest(near);
+  }
+  for (const auto* part : {&app, &command}) {
+    for (const auto* known : part->get_options()) std::ranges::copy(known->get_lnames(), std::back_inserter(names));
+  }
+  const auto option = std::ranges::find_if(unknown, [](const auto& word) { return word.starts_with("--"); });
+  if (option == unknown.end()) return {};
+  const auto near = base::nearest(std::string_view(*option).substr(2, option->find('=') - 2), names);
+  return near.empty() ? std::string() : suggest("--" + std::string(near));
+}
+
 /// CLI11's own codes start at 100; ours are few and documented.
 int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kOk : kUsage;
-  fmt::print(stderr, "fullwatt: {}\nTry 'fullwatt --help'.\n", error.what());
+  const auto given = app.get_subcommands();
+  const auto& command = given.empty() ? app : *given.front();
+  const auto unknown = app.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || unknown.empty()) {
+    fmt::print(stderr, "fullwatt: {}\n", base::printable(error.what()));
+  } else {
+    fmt::print(stderr, "fullwatt: not expected: {}\n{}", shown(unknown), meant(app, command, unknown));
+  }
+  fmt::print(stderr, "Try 'fullwatt{} --help'.\n", given.empty() ? "" : " " + command.get_name());
   return kUsage;
 }
 

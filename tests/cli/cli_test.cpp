@@ -115,6 +115,24 @@ TEST(UsageTest, MistakesEndWithTwoAndAHint) {
   }
 }
 
+TEST(UsageTest, WhatWasMeantIsSaid) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes{
+      {{"doktor", "--json"}, "not expected: doktor --json\nDid you mean 'doctor'?\nTry 'fullwatt --help'.\n"},
+      {{"tuen", "--", "python", "train.py"}, "Did you mean 'tune'?\n"},
+      {{"tune", "--otput=plan.yaml", "--", "true"}, "Did you mean '--output'?\nTry 'fullwatt tune --help'.\n"},
+      {{"run", "--lnag", "zh", "--", "true"}, "Did you mean '--lang'?\nTry 'fullwatt run --help'.\n"},
+      {{"doctor", "-q"}, "not expected: -q\nTry 'fullwatt doctor --help'.\n"},
+      {{"doctor", "--color", "blue"}, "Try 'fullwatt doctor --help'.\n"},
+      {{"python", "train.py"}, "To watch a program: fullwatt run -- python train.py\n"},
+      {{"train.py"}, "To watch a program: fullwatt run -- train.py\n"},
+  };
+  for (const auto& [arguments, words] : mistakes) {
+    const auto result = fullwatt(arguments);
+    EXPECT_EQ(result.exit_code, 2) << base::join(arguments, " ");
+    EXPECT_TRUE(contains(result.err, words)) << result.err;
+  }
+}
+
 TEST(UsageTest, AReaderThatGoesAwayIsNoError) {
   auto environment = kPlain;
   environment["PROGRAM"] = FULLWATT_PROGRAM;

@@ -83,6 +83,23 @@ TEST(PrintableTest, CutIsMarkedAndNeverSplitsACharacter) {
   EXPECT_EQ(printable("abc", 0), "…");
 }
 
+TEST(NearestTest, AFewWrongLettersAreForgiven) {
+  const Views words{"run", "tune", "explain", "train"};
+  EXPECT_EQ(nearest("explian", words), "explain");
+  EXPECT_EQ(nearest("exlain", words), "explain");
+  EXPECT_EQ(nearest("trainn", words), "train");
+  EXPECT_EQ(nearest("tuen", words), "tune") << "letters that changed places count once";
+  EXPECT_EQ(nearest("rnu", words), "run");
+}
+
+TEST(NearestTest, AWordWithoutALetterInItsPlaceIsNotNear) {
+  EXPECT_EQ(nearest("cd", {"run"}), "");
+  EXPECT_EQ(nearest("cat", {"run"}), "");
+  EXPECT_EQ(nearest("notebook", {"run", "tune"}), "");
+  EXPECT_EQ(nearest("", {"run"}), "");
+  EXPECT_EQ(nearest("run", {}), "");
+}
+
 TEST(NumberTest, TheWholeTextMustBeTheNumber) {
   EXPECT_EQ(number<int>(" 42\n"), 42);
   EXPECT_EQ(number<int>("-7"), -7);
