@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <set>
 
@@ -291,6 +292,16 @@ int RecordingFiles::open_error(const std::string& path) {
 Tree RecordingFiles::recorded() const {
   const std::scoped_lock lock(mutex_);
   return tree_;
+}
+
+Result<void> write_whole(const std::string& path, std::string_view text) {
+  const auto fresh = path + ".new";
+  std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file && std::rename(fresh.c_str(), path.c_str()) == 0) return {};
+  std::remove(fresh.c_str());
+  return fail(Error::Kind::unavailable, "cannot write " + path);
 }
 
 }  // namespace fullwatt::base

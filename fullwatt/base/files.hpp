@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fullwatt/base/error.hpp"
 #include "fullwatt/base/reading.hpp"
 
 namespace fullwatt::base {
@@ -112,6 +113,9 @@ class RecordingFiles final : public Files {
   mutable std::mutex mutex_;
   Tree tree_;
 };
+
+/// Whoever reads the file, at whatever moment, finds all of `text` or what was there before.
+Result<void> write_whole(const std::string& path, std::string_view text);
 
 /// "a/b" and "/a//b/../c" as an absolute path without ".", ".." and doubled slashes.
 std::string normal_path(std::string_view path);

@@ -11,7 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "fullwatt/base/text.hpp"
+#include "fullwatt/base/files.hpp"
+#include "fullwatt/model/json.hpp"
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/show/tune_html.hpp"
 #include "fullwatt/show/tune_json.hpp"
@@ -32,10 +33,12 @@ std::string tunes_folder(const base::Environment& environment) {
 /// What must be the same for one tuning to go on where another was cut off, beside the program itself.
 std::string asked(const TuneOptions& options) {
   std::error_code error;
-  return model::Json{{"version", show::kVersion},  {"folder", fs::current_path(error).string()},
-                     {"command", options.command}, {"exact", options.exact},
-                     {"skip", options.skip},       {"allow", options.allow}}
-      .dump();
+  return model::dump({{"version", show::kVersion},
+                      {"folder", fs::current_path(error).string()},
+                      {"command", options.command},
+                      {"exact", options.exact},
+                      {"skip", options.skip},
+                      {"allow", options.allow}});
 }
 
 std::string content(const fs::path& path) {
@@ -59,11 +62,9 @@ int lock(const std::string& folder) {
 }
 
 base::Result<void> write(const fs::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  if (file.flush()) return {};
-  return base::fail(base::Error::Kind::unavailable, path.string() + " cannot be written",
-                    "Name another place with FULLWATT_HOME.");
+  auto written = base::write_whole(path.string(), text);
+  if (!written) written.error().remedy = "Name another place with FULLWATT_HOME.";
+  return written;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "fullwatt/base/files.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/model/json.hpp"
 #include "fullwatt/record/spool_reader.hpp"
@@ -104,15 +105,7 @@ base::Result<std::string> find_run(const std::string& runs, const std::string& w
 base::Result<void> write_info(const std::string& folder, const model::RunInfo& info) {
   auto json = model::to_json(info);
   json["schema"] = model::RunInfo::kSchemaVersion;
-  const auto path = (fs::path(folder) / kInfoFile).string();
-  const auto fresh = path + ".new";
-  std::ofstream file(fresh);
-  file << model::dump(json, 2) << '\n';
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(fresh, path, error);
-  if (!file || error) return base::fail(base::Error::Kind::unavailable, "cannot write " + path);
-  return {};
+  return base::write_whole((fs::path(folder) / kInfoFile).string(), model::dump(json, 2) + "\n");
 }
 
 base::Result<model::RunInfo> read_info(const std::string& folder) {

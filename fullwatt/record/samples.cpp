@@ -2,12 +2,13 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <string_view>
+
+#include "fullwatt/base/files.hpp"
 
 namespace fullwatt::record {
 namespace {
@@ -144,15 +145,7 @@ base::Result<void> Samples::write(const std::string& path) const {
   for (const auto& sample : gpu_) append(line_of(sample));
   for (const auto& sample : power_) append(line_of(sample));
   for (const auto& sample : host_) append(line_of(sample));
-  const auto fresh = path + ".new";
-  std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0) {
-    std::remove(fresh.c_str());
-    return base::fail(base::Error::Kind::unavailable, "cannot write " + path);
-  }
-  return {};
+  return base::write_whole(path, bytes);
 }
 
 base::Result<Samples> Samples::read(const std::string& path) {

@@ -15,7 +15,9 @@ using nlohmann::json;
 json stamp(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return {};
-  return {fs::file_size(path, error), fs::last_write_time(path, error).time_since_epoch().count()};
+  const auto size = fs::file_size(path, error);
+  const auto changed = fs::last_write_time(path, error);
+  return error ? json() : json{size, changed.time_since_epoch().count()};
 }
 
 void add(json& files, const std::string& path) {

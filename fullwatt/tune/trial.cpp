@@ -9,10 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "fullwatt/base/files.hpp"
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/steps.hpp"
 #include "fullwatt/explain/summary.hpp"
 #include "fullwatt/explain/trained_gpu.hpp"
+#include "fullwatt/model/json.hpp"
 #include "fullwatt/record/run_folder.hpp"
 #include "fullwatt/record/sampler.hpp"
 #include "fullwatt/tune/cooling.hpp"
@@ -305,12 +307,12 @@ model::Trial run_trial(const TrialSetup& setup, const TrialRequest& request, int
 }
 
 void keep_trial(const TrialSetup& setup, const TrialRequest& request, const model::Trial& trial, int number) {
-  std::ofstream(note_of(setup.folder, number)) << nlohmann::json{
-      {"asked", identity_of(request)},
-      {"seconds", trial.seconds},
-      {"failure", trial.failure},
-      {"files",
-       program_files(setup.command, trial.folder)}}.dump();
+  const model::Json note = {{"asked", identity_of(request)},
+                            {"seconds", trial.seconds},
+                            {"failure", trial.failure},
+                            {"files", program_files(setup.command, trial.folder)}};
+  // Without it a tuning that goes on measures this once more.
+  base::write_whole(note_of(setup.folder, number), model::dump(note));
 }
 
 std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number) {

@@ -306,5 +306,20 @@ TEST(RecordingFilesTest, SeveralThreadsMayAskAtOnce) {
   EXPECT_EQ(recording.recorded().size(), 100U);
 }
 
+TEST(WriteWholeTest, TheOldTextStaysUntilTheNewOneIsThere) {
+  const TempFolder folder;
+  const auto path = folder.write("note.json", "old");
+  const auto full = folder / "note.json.new";
+  std::filesystem::create_directory(full);  // as good as a full disk
+  const auto refused = write_whole(path, "new");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "cannot write " + path);
+  EXPECT_EQ(RealFiles().read_line(path).value(), "old");
+  std::filesystem::remove(full);
+  EXPECT_TRUE(write_whole(path, "new"));
+  EXPECT_EQ(RealFiles().read_line(path).value(), "new");
+  EXPECT_FALSE(std::filesystem::exists(full));
+}
+
 }  // namespace
 }  // namespace fullwatt::base
