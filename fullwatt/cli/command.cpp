@@ -30,26 +30,33 @@ std::string shown(const std::vector<std::string>& words) {
   return base::printable(base::join(words, " "));
 }
 
-/// What unknown arguments most likely mean: the nearest command or option, or a program to watch.
-std::string meant(const CLI::App& app, const CLI::App& command, const std::vector<std::string>& unknown) {
-  const auto suggest = [](std::string_view near) {
-    return near.empty() ? std::string() : fmt::format("Did you mean '{}'?\n", near);
-  };
-  const std::string_view first = unknown.front();
+/// The command that a mistyped word most likely means; empty when none is near.
+std::string nearest_command(const CLI::App& app, std::string_view word) {
+  const bool is_file = word.find_first_of("./") != std::string_view::npos;
+  if (is_file) return {};
   std::vector<std::string_view> names;
-  if (&command == &app && !first.starts_with('-')) {
-    for (const auto* known : app.get_subcommands({})) names.push_back(known->get_name());
-    const bool is_file = first.find_first_of("./") != std::string_view::npos;
-    const auto near = is_file ? std::string_view() : base::nearest(first, names);
-    return near.empty() ? fmt::format("To watch a program: fullwatt run -- {}\n", shown(unknown)) : suggest(near);
-  }
+  for (const auto* known : app.get_subcommands({})) names.push_back(known->get_name());
+  return std::string(base::nearest(word, names));
+}
+
+/// The option that the first unknown one most likely means; empty when none is near.
+std::string nearest_option(const CLI::App& app, const CLI::App& command, const std::vector<std::string>& unknown) {
+  const auto option = std::ranges::find_if(unknown, [](const auto& word) { return word.starts_with("--"); });
+  if (option == unknown.end()) return {};
+  std::vector<std::string_view> names;
   for (const auto* part : {&app, &command}) {
     for (const auto* known : part->get_options()) std::ranges::copy(known->get_lnames(), std::back_inserter(names));
   }
-  const auto option = std::ranges::find_if(unknown, [](const auto& word) { return word.starts_with("--"); });
-  if (option == unknown.end()) return {};
   const auto near = base::nearest(std::string_view(*option).substr(2, option->find('=') - 2), names);
-  return near.empty() ? std::string() : suggest("--" + std::string(near));
+  return near.empty() ? std::string() : "--" + std::string(near);
+}
+
+/// What was most likely meant, as a line; empty when nothing is near.
+std::string meant(const CLI::App& app, const CLI::App& command, const std::vector<std::string>& unknown) {
+  const bool names_command = &command == &app && !unknown.front().starts_with('-');
+  const auto near = names_command ? nearest_command(app, unknown.front()) : nearest_option(app, command, unknown);
+  if (!near.empty()) return fmt::format("Did you mean '{}'?\n", near);
+  return names_command ? fmt::format("To watch a program: fullwatt run -- {}\n", shown(unknown)) : std::string();
 }
 
 /// CLI11's own codes start at 100; ours are few and documented.

@@ -283,9 +283,9 @@ struct ProcessFacts {
   std::vector<ModelFact> models;
   std::vector<OptimizerFact> optimizers;
   std::optional<InputFact> input;
-  std::string batch_device;                  ///< where the loader's first batch was
-  std::vector<std::string> uneven_collates;  ///< functions of the program's own that pad batches, or the like
-  std::map<std::string, Values> settings;    ///< by when: first-step, window, end
+  std::string batch_device;                    ///< where the loader's first batch was
+  std::vector<std::string> padding_functions;  ///< of the program's own, whose batches differ in size
+  std::map<std::string, Values> settings;      ///< by when: first-step, window, end
   Values environment;
   std::vector<AutocastFact> autocasts;
   std::optional<ScalerFact> scaler;

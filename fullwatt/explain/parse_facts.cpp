@@ -266,8 +266,8 @@ void batch(const Json& json, ProcessFacts& facts) {
   facts.batch_device = lenient::text(json, "device");
 }
 
-void collated(const Json& json, ProcessFacts& facts) {
-  if (lenient::flag(json, "uneven").value_or(false)) facts.uneven_collates.push_back(loose(json, "function"));
+void padding(const Json& json, ProcessFacts& facts) {
+  facts.padding_functions.push_back(loose(json, "function"));
 }
 
 void iterators(const Json& json, ProcessFacts& facts) {
@@ -369,7 +369,7 @@ constexpr std::pair<std::string_view, Reader> kReaders[] = {
     {"lengths", lengths},
     {"epoch", epoch},
     {"batch", batch},
-    {"collated", collated},
+    {"padding", padding},
     {"iterators", iterators},
     {"profiler", profiler},
     {"evaluation", evaluation},

@@ -124,7 +124,7 @@ std::string dropped(const model::Tuning& tuning, const Style& style) {
                     tried.speedup() ? factor(*tried.speedup()) : "", html_escaped(tried.reason));
   }
   if (rows.empty()) return {};
-  return heading("tune_dropped", style) + "<div class=\"scroll\"><table><tbody>\n" + rows + "</tbody></table></div>\n";
+  return heading("tune_not_kept", style) + "<div class=\"scroll\"><table><tbody>\n" + rows + "</tbody></table></div>\n";
 }
 
 /// The losses of all starts over the steps, in one drawing.

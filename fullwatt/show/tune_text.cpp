@@ -70,7 +70,7 @@ std::string dropped_table(const model::Tuning& tuning, const Style& style) {
                  {plain_symbols(style, tried.speedup() ? factor(*tried.speedup()) : "")},
                  {base::printable(tried.reason, 200), Ink::dim}});
   }
-  return table.empty() ? std::string() : section("tune_dropped", table, style);
+  return table.empty() ? std::string() : section("tune_not_kept", table, style);
 }
 
 /// The plan in the user's own files, and what is left for them to write.

@@ -354,8 +354,8 @@ for x, y in torch.utils.data.DataLoader(Slow(), batch_size=4, num_workers=2, col
                     loader = "for batch in torch.utils.data.DataLoader(data, batch_size=7, collate_fn=%s, num_workers=%d):\n" % (name, workers)
                     outcome = self.run_forked(source + loader + loop + "    loss.backward()\n    optimizer.step()\n")
                     self.assertEqual((outcome.code, outcome.err), (0, ""))
-                    told = [(fact["function"], fact["uneven"]) for fact in outcome.facts("collated")]
-                    self.assertEqual(told, [(name, True)] if is_uneven else [])
+                    told = [fact["function"] for fact in outcome.facts("padding")]
+                    self.assertEqual(told, [name] if is_uneven else [])
 
     def test_without_workers_the_program_itself_times_its_batches(self):
         outcome = self.run_forked(PLAIN)

@@ -253,9 +253,9 @@ TEST(LoaderRulesTest, WhatPaddingTakesOfAStepIsTold) {
   add_workers(builder, 2, 40, 0.97, 0.25);
   EXPECT_FALSE(explain(builder.build()).padding_ms) << "all batches may be alike";
   auto& facts = builder.run().processes.back().facts;
-  facts.push_back({"collated", R"({"kind":"collated","function":"another","uneven":true})"});
+  facts.push_back({"padding", R"({"kind":"padding","function":"another"})"});
   EXPECT_FALSE(explain(builder.build()).padding_ms);
-  facts.push_back({"collated", R"({"kind":"collated","function":"pad_batch","uneven":true})"});
+  facts.push_back({"padding", R"({"kind":"padding","function":"pad_batch"})"});
   const auto padding = explain(builder.build()).padding_ms;
   ASSERT_TRUE(padding);
   EXPECT_NEAR(*padding, 10, 1);

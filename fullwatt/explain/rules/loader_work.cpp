@@ -111,7 +111,7 @@ LoaderWork measure_loader(const Evidence& evidence) {
 std::optional<double> padding_ms(const Evidence& evidence) {
   const auto* loader = evidence.facts.training_loader();
   const auto pads = [&](const auto& facts) {
-    return std::ranges::find(facts.uneven_collates, loader->collate) != facts.uneven_collates.end();
+    return std::ranges::find(facts.padding_functions, loader->collate) != facts.padding_functions.end();
   };
   if (loader == nullptr || std::ranges::none_of(evidence.all_facts, pads)) return std::nullopt;
   const auto work = measure_loader(evidence);

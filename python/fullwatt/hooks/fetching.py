@@ -120,7 +120,7 @@ class Fetching:
         seen = vars(fetcher).setdefault("_fullwatt_rows", {})  # by how many samples are in a batch
         if None in rows or rows != seen.setdefault(len(index), rows):
             self._uneven.add(function)
-            self._agent.facts.add("collated", function=function, uneven=True)
+            self._agent.facts.add("padding", function=function)
 
     def _kib_read(self):
         """KiB that came from the disk since the last look."""
