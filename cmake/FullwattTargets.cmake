@@ -6,6 +6,9 @@ target_compile_options(fullwatt_flags INTERFACE -Wall -Wextra -Wpedantic -Wshado
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 and 13 see both where there is nothing (GCC bugs 105562 and 105651: std::optional, std::string operator+).
   target_compile_options(fullwatt_flags INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
+else()
+  # libstdc++'s own std::stable_sort uses what it calls deprecated.
+  target_compile_options(fullwatt_flags INTERFACE -Wno-deprecated-declarations)
 endif()
 if(FULLWATT_WERROR)
   target_compile_options(fullwatt_flags INTERFACE -Werror)

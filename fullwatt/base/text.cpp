@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -107,6 +108,23 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
     out += part;
   }
   return out;
+}
+
+std::string shell_word(std::string_view word) {
+  const auto is_plain = [](unsigned char c) {
+    return c >= 0x80 || std::isalnum(c) != 0 ||
+           std::string_view("_./:@%+=,-").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::vector<std::string> typed;
+  std::ranges::transform(words, std::back_inserter(typed), shell_word);
+  return join(typed, " ");
 }
 
 std::string_view file_name(std::string_view path) {

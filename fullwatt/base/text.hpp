@@ -16,6 +16,9 @@ std::vector<std::string_view> lines(std::string_view text);
 std::string lower(std::string_view text);
 bool contains(std::string_view text, std::string_view part);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
+/// A word as one would type it in a shell: in quotes where it would mean something else there.
+std::string shell_word(std::string_view word);
+std::string shell_line(const std::vector<std::string>& words);
 /// The last component of a path.
 std::string_view file_name(std::string_view path);
 /// The path without its last component.

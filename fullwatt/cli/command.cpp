@@ -27,7 +27,7 @@ int terminal_columns(int stream) {
 }
 
 std::string shown(const std::vector<std::string>& words) {
-  return base::printable(base::join(words, " "));
+  return base::printable(base::shell_line(words));
 }
 
 /// The command that a mistyped word most likely means; empty when none is near.

@@ -37,7 +37,7 @@ show::RunRow row_of(const std::string& folder) {
   row.id = fs::path(folder).filename().string();
   if (const auto info = record::read_info(folder)) {
     row.started = info->started;
-    row.command = base::join(info->command, " ");
+    row.command = base::shell_line(info->command);
   }
   std::ifstream file(fs::path(folder) / "report.json");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -58,12 +58,13 @@ int run_tune(const TuneOptions& options, const Common& common) {
   if (tuning.plan.fixes.empty()) return kOk;
   std::ofstream file(options.output);
   auto evidence = show::evidence(tuning);
-  evidence.insert(evidence.begin(), "made by: fullwatt tune -- " + base::join(options.command, " "));
+  evidence.insert(evidence.begin(), "made by: fullwatt tune -- " + base::printable(base::shell_line(options.command)));
   file << tune::plan_to_yaml(tuning.plan, evidence);
   if (!file.flush())
     return report(
         {base::Error::Kind::unavailable, options.output + " cannot be written", "Give another path with --output."});
-  fmt::print(stderr, "fullwatt run --fix {} -- {}\n", options.output, base::join(options.command, " "));
+  fmt::print(stderr, "fullwatt run --fix {} -- {}\n", base::shell_word(options.output),
+             base::shell_line(options.command));
   return options.write && tuning.is_proved() ? write_source(patched) : kOk;
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fullwatt/base/text.hpp"
 #include "fullwatt/show/html.hpp"
 #include "fullwatt/show/numbers.hpp"
 #include "fullwatt/show/run_html_parts.hpp"
@@ -85,8 +86,8 @@ std::string header(const Report& report) {
     out += fmt::format("<p class=\"lead\">{}</p>\n", html_escaped(change));
   if (const auto missing = no_kernels(explanation, report.language()); !missing.empty())
     out += fmt::format("<p class=\"notice\">{}</p>\n", html_escaped(missing));
-  return out +
-         fmt::format("<pre class=\"command\">{}</pre>\n</header>\n", html_escaped(command_line(explanation.info)));
+  return out + fmt::format("<pre class=\"command\">{}</pre>\n</header>\n",
+                           html_escaped(base::shell_line(explanation.info.command)));
 }
 
 std::string tile(const std::string& name, const std::string& value, const std::string& more) {

@@ -17,7 +17,7 @@ using model::Explanation;
 void top(Page& page, const Explanation& explanation) {
   const auto language = page.style().language;
   const auto name = base::printable("fullwatt run " + explanation.info.id, 80) + "  ";
-  const auto command = base::printable(command_line(explanation.info), 200);
+  const auto command = base::printable(base::shell_line(explanation.info.command), 200);
   page.line(paint(page.style(), Ink::dim, name) +
             fitted(page.style(), command, page.style().width - display_width(name)));
   page.blank();

@@ -63,10 +63,6 @@ std::string full_stop(Language language) {
   return language == Language::zh ? "。" : ".";
 }
 
-bool is_plain_word(std::string_view word) {
-  return !word.empty() && word.find_first_of(" \t\n\"'\\$`&|;<>()*?[]#~!{}") == std::string_view::npos;
-}
-
 std::string seen_instead(const RunInfo& info, Language language) {
   const Facts facts{{"seconds", duration(info.seconds)},
                     {"code", std::to_string(info.signal ? *info.signal : info.exit_code.value_or(0))}};
@@ -136,21 +132,6 @@ std::string place_of(const RunInfo& info, const model::Finding& finding) {
 
 std::string place_of(const RunInfo& info, const model::Cause& cause) {
   return cause.lines.empty() ? std::string{} : place_of(info, cause.lines.front().site);
-}
-
-std::string command_line(const RunInfo& info) {
-  std::string out;
-  for (const auto& word : info.command) {
-    if (!out.empty()) out += ' ';
-    if (is_plain_word(word)) {
-      out += word;
-    } else {
-      out += '\'';
-      for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-      out += '\'';
-    }
-  }
-  return out;
 }
 
 std::string ending(const RunInfo& info, Language language) {
@@ -256,7 +237,7 @@ bool is_rated(std::string_view resource) {
 FactRows run_facts(const Explanation& explanation, Language language) {
   FactRows rows;
   const auto& info = explanation.info;
-  add(rows, "command", command_line(info), language);
+  add(rows, "command", base::shell_line(info.command), language);
   add(rows, "started", info.started, language);
   add(rows, "length", duration(info.seconds), language);
   add(rows, "exit", ending(info, language), language);

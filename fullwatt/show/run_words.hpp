@@ -22,8 +22,6 @@ std::string_view saving_label(const model::Finding& finding);
 /// "train.py:41", from the run's folder; empty when unknown. Text from outside, not yet escaped.
 std::string place_of(const model::RunInfo& info, std::string_view file, int line);
 std::string place_of(const model::RunInfo& info, const model::Site& site);
-/// The command as one would type it.
-std::string command_line(const model::RunInfo& info);
 /// "exit code 0", "signal 9", "stopped by you".
 std::string ending(const model::RunInfo& info, Language language);
 

@@ -1,7 +1,6 @@
 #include "fullwatt/show/words.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include "fullwatt/base/text.hpp"
 
@@ -39,13 +38,6 @@ std::string fill_with(std::string_view text, const Facts& facts, Quote quote) {
   return out.append(text);
 }
 
-bool is_plain(const std::string& value) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("_./:@%+=,-").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  return !value.empty() && std::ranges::all_of(value, plain);
-}
-
 /// Whether the shell, having read this much of a command, is inside quotes.
 bool ends_inside_quotes(std::string_view command) {
   char quote = '\0';
@@ -64,11 +56,8 @@ bool ends_inside_quotes(std::string_view command) {
 
 /// Inside quotes of the command itself a value cannot be quoted once more: one that is not plain stays a placeholder.
 std::string shell_quoted(const std::string& value, std::string_view name, std::string_view before) {
-  if (is_plain(value)) return value;
-  if (ends_inside_quotes(before)) return placeholder(name);
-  std::string out = "'";
-  for (const char c : value) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+  auto word = base::shell_word(value);
+  return word != value && ends_inside_quotes(before) ? placeholder(name) : word;
 }
 
 }  // namespace

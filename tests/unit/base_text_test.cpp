@@ -32,6 +32,14 @@ TEST(LowerTest, OnlyAsciiLettersChange) {
   EXPECT_EQ(lower("Ä中"), "Ä中");
 }
 
+TEST(ShellTest, WordsAreQuotedWhereTheyWouldMeanSomethingElse) {
+  EXPECT_EQ(shell_line({"python", "/data/träin.py", "--lr=1e-3", "a,b:c@d%e+f"}),
+            "python /data/träin.py --lr=1e-3 a,b:c@d%e+f");
+  for (const std::string word : {"my file.py", "~", "$HOME", "a;b", "*", "a\nb", ""})
+    EXPECT_EQ(shell_word(word), "'" + word + "'");
+  EXPECT_EQ(shell_word("it's"), R"('it'\''s')");
+}
+
 TEST(JoinTest, SeparatorStandsBetweenAndNowhereElse) {
   EXPECT_EQ(join({"a", "b", "c"}, ", "), "a, b, c");
   EXPECT_EQ(join({"a"}, ", "), "a");
