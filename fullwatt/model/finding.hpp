@@ -50,6 +50,7 @@ struct Finding {
   std::optional<double> charged_ms;     ///< where the step's time went; known to `run` only
   std::optional<double> gain_ms;        ///< what removing it would give
   std::optional<double> gain_after_ms;  ///< … once the loader keeps up, which may hide it
+  bool between_steps = false;           ///< these are no part of a step: the time between two, on average
   std::string fix;                      ///< id of the fix that mends it, where one exists
   std::string consequence_of;           ///< id of the finding that explains this one
 
@@ -69,6 +70,7 @@ struct Finding {
     visit("charged_ms", self.charged_ms);
     visit("gain_ms", self.gain_ms);
     visit("gain_after_ms", self.gain_after_ms);
+    visit("between_steps", self.between_steps);
     visit("fix", self.fix);
     visit("consequence_of", self.consequence_of);
   }

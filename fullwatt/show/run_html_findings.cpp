@@ -13,10 +13,9 @@ using model::Finding;
 
 std::string price(const Report& report, const Finding& finding) {
   if (const double gain = finding.best_gain_ms(); gain > 0) {
-    const auto step = report.step_ms();
-    const auto factor = gain < step ? times(speedup(step, gain)) : std::string{};
+    const auto factor = speedup(report.step_ms(), finding);
     return fmt::format("<span class=\"price\">{} <small>{}</small></span>",
-                       report.say(saving_label(finding), {{"gain", milliseconds(gain)}}), factor);
+                       report.say(saving_label(finding), {{"gain", milliseconds(gain)}}), factor ? times(*factor) : "");
   }
   if (!finding.charged_ms) return {};
   return fmt::format("<span class=\"price plain\">{}</span>",

@@ -19,7 +19,7 @@ constexpr std::size_t kStepsInShort = 2;
 std::string price(const Page& page, const Finding& finding, double step_ms) {
   if (const double gain = finding.best_gain_ms(); gain > 0) {
     auto text = fill(page.say(saving_label(finding)), {{"gain", milliseconds(gain)}});
-    if (gain < step_ms) text += fmt::format(" ({})", times(speedup(step_ms, gain)));
+    if (const auto factor = speedup(step_ms, finding)) text += fmt::format(" ({})", times(*factor));
     return text;
   }
   return finding.charged_ms ? fill(page.say("run_charged"), {{"gain", milliseconds(*finding.charged_ms)}})

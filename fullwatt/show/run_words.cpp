@@ -107,11 +107,14 @@ std::optional<double> reachable_ms(const Explanation& explanation) {
   return left;
 }
 
-double speedup(double step_ms, double gain_ms) {
-  return step_ms / (step_ms - gain_ms);
+std::optional<double> speedup(double step_ms, const model::Finding& finding) {
+  const double gain = finding.best_gain_ms();
+  const double all = step_ms + (finding.between_steps ? finding.charged_ms.value_or(0) : 0);
+  return gain > 0 && gain < all ? std::optional(all / (all - gain)) : std::nullopt;
 }
 
 std::string_view saving_label(const model::Finding& finding) {
+  if (finding.between_steps) return "run_saves_between";
   return finding.hidden_by_loader() ? "run_saves_after" : "run_saves";
 }
 
@@ -164,11 +167,10 @@ std::string first_change(const Explanation& explanation, Language language) {
   const auto place = place_of(explanation.info, *first);
   auto text = phrase("run_first", language, {{"title", title}});
   if (title.find(place) == std::string::npos) text += phrase("run_in", language, {{"place", place}});
-  const auto step = step_length(explanation);
-  if (first->gain_ms && *first->gain_ms > 0 && *first->gain_ms < step) {
+  const auto factor = speedup(step_length(explanation), *first);
+  if (factor && !first->hidden_by_loader()) {
     text += (language == Language::zh ? "，" : "; ") +
-            phrase("run_would_give", language,
-                   {{"gain", milliseconds(*first->gain_ms)}, {"factor", times(speedup(step, *first->gain_ms))}});
+            phrase("run_would_give", language, {{"gain", milliseconds(*first->gain_ms)}, {"factor", times(*factor)}});
   }
   return text + full_stop(language);
 }

@@ -14,8 +14,8 @@ namespace fullwatt::show {
 double step_length(const model::Explanation& explanation);
 /// What a step would take with everything removed that a gain is known for; nothing where none is.
 std::optional<double> reachable_ms(const model::Explanation& explanation);
-/// How many times as fast a step is without `gain_ms`.
-double speedup(double step_ms, double gain_ms);
+/// How many times as fast the training is without what a finding costs; nothing where that is not known.
+std::optional<double> speedup(double step_ms, const model::Finding& finding);
 /// The label that tells what mending a finding saves.
 std::string_view saving_label(const model::Finding& finding);
 

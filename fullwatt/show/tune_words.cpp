@@ -98,7 +98,8 @@ std::string advice(const model::Advice& advice, const Style& style) {
 
 Remaining remaining(const model::Finding& finding, const model::Tuning& tuning, const Style& style) {
   std::vector<std::string> notes{
-      say("tune_mends", style, {{"value", figure(finding.gain_ms.value_or(0))}, {"limit", figure(tuning.after_ms)}})};
+      say(finding.between_steps ? "tune_mends_between" : "tune_mends", style,
+          {{"value", figure(finding.gain_ms.value_or(0))}, {"limit", figure(tuning.after_ms)}})};
   if (!finding.file.empty()) notes.push_back(base::printable(place_of({}, finding.file, finding.line), 200));
   notes.push_back("fullwatt explain " + base::printable(finding.id, 80));
   return {render(finding, style.language).title, base::join(notes, plain_symbols(style, " · "))};

@@ -174,6 +174,7 @@ TEST(CourseRulesTest, WhatTheGpuStillDoesAfterAnEvaluationBelongsToIt) {
   EXPECT_NEAR(std::stod(finding.facts.at("seconds")), 5.1, 0.2);
   EXPECT_EQ(finding.line, 30);
   EXPECT_GT(*finding.gain_ms, 0) << "spread over the steps";
+  EXPECT_TRUE(finding.between_steps);
 }
 
 TEST(CourseRulesTest, EvaluationAndSavingAreToldByTheirShareOfTheRun) {

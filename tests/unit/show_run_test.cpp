@@ -119,6 +119,19 @@ TEST(HeadlineTest, WithoutAGpuTheHostsLargestPartIsNamed) {
             "The largest part (53 %) of each 842 ms step is backward pass at train.py:62.");
 }
 
+TEST(RunTextTest, WhatLiesBetweenStepsIsCountedBesideThem) {
+  auto explanation = tests::sample_cpu_explanation();
+  model::Finding evaluation;
+  evaluation.id = explanation.verdict = "evaluation-dominates";
+  evaluation.charged_ms = 1684;  // twice a step
+  evaluation.gain_ms = 842;
+  evaluation.between_steps = true;
+  explanation.findings = {evaluation};
+  const auto text = plain_text(explanation);
+  EXPECT_TRUE(contains(text, "would save 842 ms a step (1.5× as fast)")) << text;
+  EXPECT_TRUE(contains(text, "saves 842 ms a step, between the steps (1.5×)")) << text;
+}
+
 TEST(RunTextTest, RemarksAreToldInTheReadersLanguage) {
   auto explanation = sample_explanation();
   explanation.remarks = {"the spool was cut: 12 of 34 bytes are there", "something that nobody has foreseen"};

@@ -68,6 +68,10 @@ TEST(TuneTextTest, WhatRemainsIsTheUsersToMend) {
        {"What only you can change", "train.py:15", "saves 0.88 of 8 ms a step", "fullwatt explain python-per-step"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   EXPECT_NE(tune_html(sample(), Style{}).find("fullwatt explain python-per-step"), std::string::npos);
+  auto between = sample();
+  between.remaining.front().gain_ms = 20;
+  between.remaining.front().between_steps = true;
+  EXPECT_NE(tune_text(between, Style{}).find("saves 20 ms a step, between the steps"), std::string::npos);
   auto none = sample();
   none.remaining.clear();
   EXPECT_EQ(tune_text(none, Style{}).find("What only you can change"), std::string::npos);

@@ -26,6 +26,7 @@ Match told(const Case& examined, const model::BetweenSteps& part, std::string_vi
   const auto steps = static_cast<double>(std::max<std::uint64_t>(1, examined.evidence.explanation.steps));
   match.charged_ms = part.seconds * 1e3 / steps;
   match.gain_ms = *match.charged_ms * (1 - keeps(id));
+  match.between_steps = true;
   match.fact("seconds", seconds_text(part.seconds)).fact("share", percent(part.share));
   match.fact("value", seconds_text(examined.evidence.run.info.seconds));
   return match.saw("time", seconds_text(part.seconds) + " s", "steps");

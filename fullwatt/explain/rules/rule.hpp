@@ -35,6 +35,7 @@ struct Match {
   std::optional<double> charged_ms;
   std::optional<double> gain_ms;
   std::optional<double> gain_after_ms;
+  bool between_steps = false;
   std::optional<model::Severity> severity;  ///< where this case is milder or graver than the catalogue says
 
   Match& saw(std::string what, std::string value, std::string where = {});

@@ -43,6 +43,7 @@ Finding to_finding(const catalog::Entry& entry, Match match) {
   finding.charged_ms = match.charged_ms;
   finding.gain_ms = match.gain_ms;
   finding.gain_after_ms = match.gain_after_ms;
+  finding.between_steps = match.between_steps;
   return finding;
 }
 
