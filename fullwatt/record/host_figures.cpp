@@ -35,14 +35,17 @@ double number_at(const std::vector<std::string_view>& parts, std::size_t index) 
   return index < parts.size() ? static_cast<double>(base::number<std::uint64_t>(parts[index]).value_or(0)) : 0;
 }
 
-/// User and system time of a process in ticks. Its name, in brackets, may hold anything.
+/// User and system time in ticks, of a process and of its children that are over: a loader may start its workers anew
+/// in every epoch. Its name, in brackets, may hold anything.
 double process_ticks(base::Files& files, int pid) {
   const auto text = files.read("/proc/" + std::to_string(pid) + "/stat");
   if (!text) return 0;
   const auto after_name = text->rfind(')');
   if (after_name == std::string::npos) return 0;
   const auto parts = words(std::string_view(*text).substr(after_name + 1));
-  return number_at(parts, 11) + number_at(parts, 12);
+  double ticks = 0;
+  for (const std::size_t field : {11U, 12U, 13U, 14U}) ticks += number_at(parts, field);
+  return ticks;
 }
 
 /// Whole disks only: their parts would count twice.

@@ -16,7 +16,7 @@ using tests::TempFolder;
 base::Tree host(const std::string& cpu, const std::string& training, const std::string& throttled) {
   base::Tree tree;
   tree["/proc/stat"].text = "cpu  " + cpu + "\ncpu0 1 1 1 1\n";
-  tree["/proc/10/stat"].text = "10 (py) thon) S 1 10 10 0 -1 0 0 0 0 0 " + training + " 0 0 0 0";
+  tree["/proc/10/stat"].text = "10 (py) thon) S 1 10 10 0 -1 0 0 0 0 0 " + training + " 0 0";
   tree["/proc/10/statm"].text = "1000 500 1 1 1 1 1";
   tree["/proc/meminfo"].text = "MemTotal: 1000 kB\nMemAvailable:    2048 kB\n";
   tree["/sys/fs/cgroup/cpu.stat"].text = "usage_usec 5\nthrottled_usec " + throttled + "\n";
@@ -28,16 +28,16 @@ base::Tree host(const std::string& cpu, const std::string& training, const std::
 }
 
 TEST(HostFiguresTest, SharesAreOfTheTimeSinceTheSampleBefore) {
-  base::TreeFiles first(host("100 0 100 1000 50 0 0 0", "10 10", "0"));
+  base::TreeFiles first(host("100 0 100 1000 50 0 0 0", "10 10 0 0", "0"));
   HostFigures figures(first);
   figures.sample(1'000'000'000, {10});
-  first = base::TreeFiles(host("190 0 200 1000 100 0 0 10", "110 60", "250000"));
+  first = base::TreeFiles(host("190 0 200 1000 100 0 0 10", "90 50 20 10", "250000"));
   const auto sample = figures.sample(2'000'000'000, {10});
   const double ticks = 100;  // USER_HZ of every Linux that runs this
   EXPECT_DOUBLE_EQ(sample.cpus_busy, 200 / ticks);
   EXPECT_DOUBLE_EQ(sample.stolen, 10 / ticks);
   EXPECT_DOUBLE_EQ(sample.iowait, 50 / ticks);
-  EXPECT_DOUBLE_EQ(sample.cpus_training, 150 / ticks);
+  EXPECT_DOUBLE_EQ(sample.cpus_training, 150 / ticks) << "with what children took that are over";
   EXPECT_DOUBLE_EQ(sample.throttled, 0.25);
   EXPECT_DOUBLE_EQ(sample.cpu_pressure, 0.25);
   EXPECT_EQ(sample.memory_available_bytes, 2048U * 1024);
