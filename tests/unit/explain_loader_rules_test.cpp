@@ -84,6 +84,8 @@ TEST(LoaderRulesTest, WorkersFitTheCpusThatAreThereAndWaitingTakesNone) {
   auto on_two = computing;
   set_cpus(on_two, 2);
   EXPECT_EQ(expected(on_two), 2) << "the training waits while batches are made";
+  set_load(on_two, 1.05, 1);
+  EXPECT_EQ(expected(on_two), 2) << "what the system itself takes is little";
   auto unknown = computing;
   unknown.run().machine.reset();
   EXPECT_EQ(expected(unknown), expected(computing));

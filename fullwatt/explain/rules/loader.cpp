@@ -133,10 +133,10 @@ double step_with_workers(const LoaderCase& seen, double count) {
   return std::max({rest, work.supply_ms(count), seen.cpus > 0 ? computing / seen.ours : 0});
 }
 
-/// What the first workers would give.
+/// What the first workers would give, as many as there are CPUs for them.
 double gain_of_first_workers(const LoaderCase& seen) {
   constexpr double kHandOverMs = 0.3;  // of a batch, in shared memory: tiny ones are better made where they are used
-  const double room = seen.cpus > 0 ? std::clamp(workers_on(seen.ours, seen.work), 1.0, 8.0) : 4;
+  const double room = seen.cpus > 0 ? std::clamp(std::round(workers_on(seen.ours, seen.work)), 1.0, 8.0) : 4;
   const double gain = seen.work.step_ms - step_with_workers(seen, room);
   return std::clamp(gain, 0.0, seen.work.gain_ms) - kHandOverMs * seen.work.batches_of_step;
 }
@@ -226,7 +226,7 @@ double workers_needed(const LoaderCase& seen) {
   const double needed =
       work.known() ? std::ceil(work.batch_ms * work.batches_of_step / rest) + 1 : 2.0 * std::max(work.workers, 2);
   const double free = work.workers > 0 ? std::max(seen.free, 1.0) : seen.ours;
-  const double room = seen.cpus > 0 ? std::max(1.0, std::floor(work.workers + workers_on(free, work))) : needed;
+  const double room = seen.cpus > 0 ? std::max(1.0, std::round(work.workers + workers_on(free, work))) : needed;
   return std::clamp(needed, work.workers + 1.0, std::max(room, work.workers + 1.0));
 }
 
