@@ -251,9 +251,12 @@ std::optional<double> energy_kwh(const model::Run& run, const TrainedGpu& gpu) {
 }
 
 std::optional<double> ceiling_ms(const Steps& steps) {
+  if (steps.ceiling.empty()) return std::nullopt;
+  const auto begin = steps.ceiling.front().start_ns;
+  const auto middle = begin + (steps.ceiling.back().end_ns - begin) / 2;
   std::vector<double> lengths;
-  for (const auto& step : steps.all) {
-    if (step.flags == step_flag::kCeiling) lengths.push_back(step.ms());
+  for (const auto& step : steps.ceiling) {
+    if (step.start_ns >= middle && step.flags == step_flag::kCeiling) lengths.push_back(step.ms());
   }
   if (lengths.empty()) return std::nullopt;
   std::vector<double> kept;

@@ -31,7 +31,7 @@ std::optional<double> epoch_left_s(const model::TrainingProcess& trainer, const 
 /// GPU: then the one that the training named counts.
 std::optional<double> energy_kwh(const model::Run& run, const TrainedGpu& gpu);
 
-/// A step with the cached batch of the ceiling test.
+/// A step with the cached batches of the ceiling test, once the loader's workers have filled their queues.
 std::optional<double> ceiling_ms(const Steps& steps);
 
 }  // namespace fullwatt::explain

@@ -226,6 +226,7 @@ Interval stepping(const model::TrainingProcess& trainer, const Steps& steps) {
     range.start_ns = range.start_ns == 0 ? first : std::min(range.start_ns, first);
     range.end_ns = std::max(range.end_ns, trainer.trend.back().end_ns);
   }
+  if (!steps.ceiling.empty()) range.end_ns = std::min(range.end_ns, steps.ceiling.front().start_ns);
   return range;
 }
 

@@ -192,6 +192,9 @@ std::uint64_t count_steps(const model::TrainingProcess& process) {
 Steps find_steps(const model::TrainingProcess& process, const GpuPace& gpu) {
   Steps steps;
   steps.all = training_steps(process);
+  const auto ceiling = std::ranges::find_if(steps.all, [](const auto& step) { return step.has(step_flag::kCeiling); });
+  steps.ceiling.assign(ceiling, steps.all.end());
+  steps.all.erase(ceiling, steps.all.end());
   const auto settled = settle(steps.all, gpu);
   auto candidates = calm_steps(steps.all);
   std::erase_if(candidates, [&](std::size_t index) {

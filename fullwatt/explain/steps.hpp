@@ -48,6 +48,7 @@ struct TrainingStep {
 /// runs and stay in.
 struct Steps {
   std::vector<TrainingStep> all;               ///< in order; the newest ones of the run
+  std::vector<TrainingStep> ceiling;           ///< behind them, in a ceiling test
   std::vector<std::size_t> plain;              ///< indices in `all` of the plain steps kept
   model::Spread step_ms;                       ///< of these
   std::array<double, kHostPhases> phase_ms{};  ///< their mean; sums to step_ms.mean

@@ -55,7 +55,7 @@ enum StepFlag : std::uint16_t {
   kSaved = 16,
   kCompiled = 32,
   kMeasured = 64,   ///< memory or loss was read in it
-  kCeiling = 128,   ///< the loader was replaced by a cached batch
+  kCeiling = 128,   ///< the loader was replaced by cached batches
   kCounting = 256,  ///< the step in which operations were counted
 };
 

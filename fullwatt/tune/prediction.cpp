@@ -116,11 +116,13 @@ std::optional<double> promised_ms(const model::Explanation& explanation, std::st
 }
 
 /// With samples in memory nothing waits for a batch any more but for its padding, nor for its way to the GPU, where
-/// there is room for them or batches are sent ahead.
+/// there is room for them or batches are sent ahead. A step without a loader tells, too, what its workers took of the
+/// CPUs.
 std::optional<double> waiting_ms(const model::Explanation& explanation) {
   const auto waiting = std::ranges::find(explanation.causes, "data-wait", &model::Cause::id);
   if (waiting == explanation.causes.end()) return std::nullopt;
-  const auto gone = std::min(waiting->charged_ms, waiting->gain_alone_ms.value_or(waiting->charged_ms));
+  auto gone = std::min(waiting->charged_ms, waiting->gain_alone_ms.value_or(waiting->charged_ms));
+  if (explanation.ceiling_ms) gone = std::max(0.0, explanation.step_ms.mean - *explanation.ceiling_ms);
   const auto all = std::min(gone + causes_ms(explanation, "copy-wait gpu-copy-h2d"), explanation.step_ms.mean);
   return std::max(0.0, all - explanation.padding_ms.value_or(0));
 }

@@ -55,6 +55,7 @@ nlohmann::json identity_of(const TrialRequest& request) {
   return {{"plan", plan_for_agent(request.plan)},
           {"steps", request.steps},
           {"windows", request.windows},
+          {"ceiling", request.ceiling},
           {"agent", asked_of_agent(request)}};
 }
 
@@ -86,6 +87,7 @@ base::Environment environment_for(const TrialSetup& setup, const TrialRequest& r
   if (asked.contains("turns")) asked["turns"]["most_seconds"] = request.turns.most_seconds;
   environment["FULLWATT_TRIAL"] = asked.dump();
   if (!request.windows) environment["FULLWATT_WINDOWS"] = "off";
+  if (request.ceiling) environment["FULLWATT_CEILING"] = "1";
   for (const auto& [name, value] : kOffline) environment[name] = value;
   if (has_fix(request.plan, "compile")) {
     environment["TORCHINDUCTOR_CACHE_DIR"] = compiled_folder(setup);

@@ -30,6 +30,7 @@ struct TrialRequest {
   std::string tries;     ///< the fix that the trial is for: refused, it is over before its last step
   bool losses = false;   ///< of every step
   bool windows = false;  ///< record what explains a step, too
+  bool ceiling = false;  ///< and measure steps without a loader behind the last one
   bool lengths = false;  ///< of the samples, read behind the last step
   /// Has the start train on a batch of the longest samples, so that its memory is as much as there can be.
   std::optional<model::SampleLengths> longest;

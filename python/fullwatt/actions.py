@@ -1,4 +1,4 @@
-"""Does what the recorder asks for after a step: windows, figures, counting, the cached batch, the end."""
+"""Does what the recorder asks for after a step: windows, figures, counting, the cached batches, the end."""
 
 import time
 from threading import get_ident

@@ -162,7 +162,7 @@ class EndTest(Case):
         self.assertEqual((outcome.code, outcome.out, outcome.err), (0, "bye\n", ""))
         self.assertEqual(len(outcome.calls("step")), 7)
 
-    def test_the_ceiling_gives_one_batch_for_ever(self):
+    def test_the_ceiling_gives_the_same_batches_for_ever(self):
         source = MODEL + """
 steps = 0
 for batch in torch.utils.data.DataLoader([{"x": x, "y": y} for x, y in data], batch_size=16):
@@ -176,8 +176,57 @@ for batch in torch.utils.data.DataLoader([{"x": x, "y": y} for x, y in data], ba
         self.assertEqual((outcome.code, outcome.err), (0, ""))
         sums = outcome.out.split()
         self.assertEqual(len(sums), 29)
-        self.assertEqual(len(set(sums)), 3)
-        self.assertEqual(len(set(sums[2:])), 1)
+        self.assertEqual(len(set(sums)), 4)
+        self.assertEqual(sums[2:28:2], sums[2:3] * 13)
+        self.assertEqual(sums[3:29:2], sums[3:4] * 13)
+
+    def test_the_ceiling_has_eight_batches_at_most(self):
+        source = MODEL + "for x, y in torch.utils.data.DataLoader(data, batch_size=2):\n    print(x.sum().item())\n    loss_of(x, y).backward()\n    optimizer.step()\n"
+        outcome = self.run_forked(source, fake={"actions": {2: recorder.CEILING, 40: recorder.STOP}})
+        self.assertEqual((outcome.code, outcome.err), (0, ""))
+        sums = outcome.out.split()
+        self.assertEqual((len(sums), len(set(sums))), (40, 10))
+
+    def test_what_a_program_writes_into_the_batch_of_the_ceiling_it_does_not_get_again(self):
+        source = MODEL + """
+import collections
+Pair = collections.namedtuple("Pair", "x y")
+class Held(dict):
+    pass
+def collate(samples):
+    xs, ys = (torch.stack(values) for values in zip(*samples))
+    return SHAPE
+for batch in torch.utils.data.DataLoader(data, batch_size=16, collate_fn=collate):
+    x, y = READ
+    print(type(batch).__name__, x.sum().item())
+    x += 1
+    loss_of(x, y).backward()
+    optimizer.step()
+"""
+        for shape, read in (
+            ("[xs, ys]", "batch"),
+            ("Pair(xs, ys)", "batch"),
+            ("Held(in_it=(xs, [ys]))", "batch['in_it'][0], batch['in_it'][1][0]"),
+        ):
+            with self.subTest(shape=shape):
+                outcome = self.run_forked(source.replace("SHAPE", shape).replace("READ", read), fake={"actions": {2: recorder.CEILING, 9: recorder.STOP}})
+                self.assertEqual((outcome.code, outcome.err), (0, ""))
+                lines = outcome.out.splitlines()
+                self.assertEqual((len(lines), len(set(lines))), (9, 4))
+
+    def test_a_batch_that_cannot_be_copied_is_given_as_it_is(self):
+        source = MODEL + """
+class Odd(dict):
+    def __copy__(self):
+        raise RuntimeError("not this one")
+for batch in torch.utils.data.DataLoader(data, batch_size=16, collate_fn=lambda rows: Odd(x=torch.stack([x for x, _ in rows]), y=torch.stack([y for _, y in rows]))):
+    loss_of(batch["x"], batch["y"]).backward()
+    optimizer.step()
+    print(id(batch))
+"""
+        outcome = self.run_forked(source, fake={"actions": {2: recorder.CEILING, 9: recorder.STOP}})
+        self.assertEqual((outcome.code, outcome.err), (0, ""))
+        self.assertEqual(len(set(outcome.out.split()[2:])), 2)
 
     def test_an_error_of_ours_turns_the_agent_off_and_the_training_goes_on(self):
         source = LOOP.replace("        wait_here()", "        print(loss.item().hex())")

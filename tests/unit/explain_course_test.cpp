@@ -191,11 +191,12 @@ TEST(Course, TheEndOfTheEpochIsForeseen) {
   EXPECT_NEAR(*explanation.epoch_left_s, (1000 - done) * explanation.step_ms.mean / 1e3, 0.1);
 }
 
-TEST(Course, TheCeilingIsTheMeanOfItsSteps) {
+TEST(Course, TheCeilingIsTheMeanOfItsStepsOnceTheWorkersQueuesAreFull) {
   RunBuilder builder;
-  builder.plain(step(), 50).flagged(Script().python(1, 2.0), 40, record::kCeiling);
+  builder.plain(step(), 50);
+  builder.flagged(Script().python(1, 6.0), 6, record::kCeiling).flagged(Script().python(1, 2.0), 40, record::kCeiling);
   const auto explanation = explain(builder.build());
-  EXPECT_NEAR(*explanation.ceiling_ms, 2.0, 0.1);
+  EXPECT_NEAR(*explanation.ceiling_ms, 2.0, 0.01);
   EXPECT_GT(explanation.step_ms.mean, 4);
 }
 

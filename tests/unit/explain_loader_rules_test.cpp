@@ -261,6 +261,12 @@ TEST(LoaderRulesTest, WhatPaddingTakesOfAStepIsTold) {
   const auto padding = explain(builder.build()).padding_ms;
   ASSERT_TRUE(padding);
   EXPECT_NEAR(*padding, 10, 1);
+  for (auto& process : builder.run().processes) {
+    for (auto& fetch : process.fetches) fetch.cpu_ns /= 2;
+  }
+  set_cpus(builder, 2);
+  set_load(builder, 2, 2);
+  EXPECT_NEAR(*explain(builder.build()).padding_ms, 5, 1) << "where workers leave it a CPU";
 }
 
 TEST(LoaderRulesTest, IdleWorkersAndAWaitInEveryStepAreTheHandOverNotTheCollating) {

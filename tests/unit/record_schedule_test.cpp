@@ -1,6 +1,8 @@
 // When windows open and close, told by steps and a clock that the test holds.
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -146,6 +148,29 @@ TEST(ScheduleTest, TheCeilingComesAfterTheFirstPairAndEndsTheRun) {
   ASSERT_EQ(begin.size(), 1U);
   ASSERT_FALSE(stop.empty());
   EXPECT_GE(stop[0].step - begin[0].step, Schedule::kCeilingSteps);
+}
+
+TEST(ScheduleTest, TheCeilingComesAfterTheStepsThatWereAskedForAndClosesAnOpenWindow) {
+  Schedule schedule({.stop_after_steps = 33, .ceiling = true});
+  const auto events = run(schedule, 400, 50 * kMs);
+  const auto begin = only(events, FULLWATT_CEILING);
+  const auto stop = only(events, FULLWATT_STOP);
+  ASSERT_EQ(begin.size(), 1U);
+  EXPECT_EQ(begin[0].step, 33U);
+  EXPECT_TRUE(begin[0].actions & FULLWATT_CLOSE) << "it is in the middle of a window";
+  ASSERT_FALSE(stop.empty());
+  EXPECT_EQ(stop[0].step, 33 + Schedule::kCeilingSteps);
+  EXPECT_TRUE(only({std::ranges::find(events, 33U, &Event::step) + 1, events.end()}, FULLWATT_OPEN_TIMES).empty());
+}
+
+TEST(ScheduleTest, TheCeilingOfLongStepsHasFewOfThemAndThatOfShortOnesItsTime) {
+  for (const auto& [length, steps] :
+       {std::pair(3'000 * kMs, std::uint64_t{6}), std::pair(1 * kMs, std::uint64_t{2'000})}) {
+    Schedule schedule({.windows = false, .stop_after_steps = 10, .ceiling = true});
+    const auto stop = only(run(schedule, 3'000, length), FULLWATT_STOP);
+    ASSERT_FALSE(stop.empty());
+    EXPECT_EQ(stop[0].step, 10 + steps);
+  }
 }
 
 TEST(HangWatchTest, TenTimesTheMedianIsAHangAndIsToldOnce) {

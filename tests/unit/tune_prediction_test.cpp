@@ -85,6 +85,21 @@ TEST(TunePrediction, PaddingStaysWithACache) {
   EXPECT_EQ(predict(explanation, "sample-cache").ms, 0) << "workers did it before";
 }
 
+TEST(TunePrediction, ACacheGivesWhatAStepWithoutALoaderIsShorter) {
+  auto explanation = image_training();
+  model::Cause waiting;
+  waiting.id = "data-wait";
+  waiting.charged_ms = 60;
+  model::Cause copying;
+  copying.id = "gpu-copy-h2d";
+  copying.charged_ms = 4;
+  explanation.causes.insert(explanation.causes.end(), {waiting, copying});
+  explanation.ceiling_ms = 20;
+  EXPECT_NEAR(*predict(explanation, "sample-cache").ms, 100 - 20 + 4, 1e-9) << "workers leave the CPUs to the others";
+  explanation.ceiling_ms = 101;
+  EXPECT_NEAR(*predict(explanation, "sample-cache").ms, 4, 1e-9);
+}
+
 TEST(TunePrediction, NothingGivesMoreThanTheStepAndItsNoise) {
   auto explanation = image_training();
   explanation.findings[0].gain_ms = 400;

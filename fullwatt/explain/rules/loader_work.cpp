@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fullwatt/explain/loader_pace.hpp"
+#include "fullwatt/explain/machine_facts.hpp"
 
 namespace fullwatt::explain {
 namespace {
@@ -70,6 +71,13 @@ void measure(LoaderWork& work, const Fetches& fetches) {
   work.slow_ratio = spread.median > 0 ? spread.p95 / spread.median : 1;
 }
 
+bool cpus_are_full(const Evidence& evidence) {
+  constexpr double kFull = 0.9;
+  const auto cpus = allowed_cpus(evidence.run);
+  const auto load = host_load(evidence);
+  return cpus && load.known && load.busy >= kFull * *cpus;
+}
+
 double usual_wait_ms(const model::TrainingProcess& trainer) {
   std::vector<double> lengths;
   for (const auto& span : trainer.phases) {
@@ -115,10 +123,13 @@ std::optional<double> padding_ms(const Evidence& evidence) {
   };
   if (loader == nullptr || std::ranges::none_of(evidence.all_facts, pads)) return std::nullopt;
   const auto work = measure_loader(evidence);
-  const auto padding = work.collate_share * work.batch_ms * work.batches_of_step;
+  auto padding = work.collate_share * work.batch_ms * work.batches_of_step;
+  if (cpus_are_full(evidence)) padding *= work.cpu_share;  // the rest waits for a CPU, which workers then leave free
+  const auto hidden = std::max(0.0, padding - work.wait_ms);
   auto rest = Change::without(cause::kDataWait);
-  rest.removals.front().share = work.wait_ms > 0 ? std::clamp(1 - padding / work.wait_ms, 0.0, 1.0) : 0;
-  return std::max(0.0, work.gain_ms - evidence.replay.gain_ms(rest));
+  const auto all_ms = evidence.replay.gain_ms(rest);
+  rest.removals.front().share = work.wait_ms > 0 ? std::max(0.0, 1 - padding / work.wait_ms) : 0;
+  return hidden + std::max(0.0, all_ms - evidence.replay.gain_ms(rest));
 }
 
 }  // namespace fullwatt::explain

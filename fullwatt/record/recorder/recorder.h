@@ -25,7 +25,7 @@ enum {
   FULLWATT_MEASURE = 8,     /* read the allocator's figures, keep the loss of the next backward */
   FULLWATT_STOP = 16,       /* the number of steps asked for is reached */
   FULLWATT_COUNT = 32,      /* count the operations of the next step, once */
-  FULLWATT_CEILING = 64     /* from now on the loader gives its cached batch again and again */
+  FULLWATT_CEILING = 64     /* from now on the loader gives the same few batches again and again */
 };
 
 /* Opens the spool of this process. Returns 0, or -1 and fullwatt_trouble() says why. Reads FULLWATT_STEPS and

@@ -38,10 +38,10 @@ std::uint64_t Schedule::quiet_steps() const {
 
 std::uint32_t Schedule::after_step(std::uint64_t now_ns, bool room) {
   pass_step(now_ns);
-  auto actions = stage_action(now_ns, room);
-  if (options_.stop_after_steps != 0 && step_ >= options_.stop_after_steps) actions |= FULLWATT_STOP;
-  const bool in_window = stage_ == Stage::times || stage_ == Stage::causes;
-  if (!in_window && actions == 0 && now_ns - measured_ns_ >= kMeasureNs) {
+  const bool is_last = options_.stop_after_steps != 0 && step_ >= options_.stop_after_steps;
+  auto actions = is_last && options_.ceiling ? ceiling_action(now_ns) : stage_action(now_ns, room);
+  if (is_last && !options_.ceiling) actions |= FULLWATT_STOP;
+  if (!in_window() && actions == 0 && now_ns - measured_ns_ >= kMeasureNs) {
     measured_ns_ = now_ns;
     actions |= FULLWATT_MEASURE;
   }
@@ -60,6 +60,10 @@ void Schedule::window_lost() {
 void Schedule::postpone() {
   if (stage_ == Stage::times) stage_ = Stage::warm_up;
   if (stage_ == Stage::causes) begin(Stage::gap, last_ns_);
+}
+
+bool Schedule::in_window() const {
+  return stage_ == Stage::times || stage_ == Stage::causes;
 }
 
 /// The last six steps took about as long as the six before.
@@ -90,7 +94,7 @@ std::uint32_t Schedule::after_causes(std::uint64_t now_ns) {
     begin(Stage::gap, now_ns);
     return FULLWATT_CLOSE;
   }
-  if (options_.ceiling) return FULLWATT_CLOSE | begin(Stage::ceiling, now_ns);
+  if (options_.ceiling && options_.stop_after_steps == 0) return FULLWATT_CLOSE | begin(Stage::ceiling, now_ns);
   begin(Stage::pause, now_ns);
   return FULLWATT_CLOSE;
 }
@@ -111,8 +115,19 @@ void Schedule::end_pair(std::uint64_t now_ns) {
   pair_step_ = 0;
 }
 
-std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
+std::uint32_t Schedule::ceiling_action(std::uint64_t now_ns) {
+  if (stage_ != Stage::ceiling) {
+    const std::uint32_t close = in_window() ? FULLWATT_CLOSE : 0;
+    return close | begin(Stage::ceiling, now_ns);
+  }
+  const auto steps = step_ - stage_step_;
   const auto since = now_ns - stage_ns_;
+  const bool enough = steps >= kCeilingSteps && since >= kCeilingNs;
+  const bool late = steps >= kLeastCeilingSteps && since >= kLongestCeilingNs;
+  return enough || late ? FULLWATT_STOP : 0;
+}
+
+std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
   switch (stage_) {
     case Stage::warm_up: {
       const auto warm = now_ns - first_ns_;
@@ -135,12 +150,12 @@ std::uint32_t Schedule::stage_action(std::uint64_t now_ns, bool room) {
       return window_over(now_ns) || !room ? after_causes(now_ns) : 0;
     case Stage::pause:
       end_pair(now_ns);
-      if (!room || since < pause_ns_) return 0;
+      if (!room || now_ns - stage_ns_ < pause_ns_) return 0;
       pause_ns_ *= 2;
       begin_pair(now_ns);
       return begin(Stage::times, now_ns);
     case Stage::ceiling:
-      return step_ - stage_step_ >= kCeilingSteps && since >= 2 * kWarmUpNs ? FULLWATT_STOP : 0;
+      return ceiling_action(now_ns);
   }
   return 0;
 }

@@ -11,7 +11,7 @@ namespace fullwatt::record {
 struct ScheduleOptions {
   bool windows = true;
   std::uint64_t stop_after_steps = 0;  ///< 0: never
-  bool ceiling = false;                ///< measure with a cached batch after the first windows, then stop
+  bool ceiling = false;  ///< measure with cached batches after these steps, or the first windows, then stop
 };
 
 /// Decides, from the steps alone, when windows open and close and when slow things are read. Windows come in pairs:
@@ -31,6 +31,9 @@ class Schedule {
   static constexpr std::uint64_t kMeasureNs = 1'000'000'000;
   static constexpr std::uint64_t kCountAtStep = 6;
   static constexpr std::uint64_t kCeilingSteps = 40;
+  static constexpr std::uint64_t kCeilingNs = 2'000'000'000;  ///< workers fill their queues first
+  static constexpr std::uint64_t kLeastCeilingSteps = 6;      ///< of long ones
+  static constexpr std::uint64_t kLongestCeilingNs = 10'000'000'000;
 
   explicit Schedule(const ScheduleOptions& options) : options_(options) {}
 
@@ -50,9 +53,11 @@ class Schedule {
   enum class Stage { warm_up, times, gap, causes, pause, ceiling };
 
   bool steady() const;
+  bool in_window() const;
   bool window_over(std::uint64_t now_ns) const;
   std::uint32_t begin(Stage stage, std::uint64_t now_ns);
   std::uint32_t after_causes(std::uint64_t now_ns);
+  std::uint32_t ceiling_action(std::uint64_t now_ns);
   std::uint32_t stage_action(std::uint64_t now_ns, bool room);
   void begin_pair(std::uint64_t now_ns);
   void end_pair(std::uint64_t now_ns);

@@ -1,9 +1,7 @@
-"""The wait for the next batch (torch.utils.data.DataLoader, fullwatt.Loader), its facts, and the cached batch of the ceiling test."""
+"""The wait for the next batch (torch.utils.data.DataLoader, fullwatt.Loader), its facts, and the cached batches of the ceiling test."""
 
-import copy
 import sys
 import weakref
-from collections.abc import Mapping, MutableSequence
 from threading import get_ident
 from time import perf_counter_ns as now
 
@@ -12,6 +10,7 @@ from ..agent import CEILING, EVALUATING, LEARNING, OFF, OPENING, VARYING
 from ..measure import leave_to_parent
 from ..recorder import DATA, NEXT_BATCH
 from ..weak import Known
+from .cached_batches import CachedBatches
 
 MOST_TRAIN = 64  # loaders that are told again when the training begins to read them
 FIRST_BEGUN = 8  # iterations of a loader before they are counted aloud
@@ -78,7 +77,7 @@ class Loaders:
         self._over = []  # numbers of loaders and batches, of iterators that are gone
         self._epochs = {}
         self._begun = {}
-        self._cached = {}  # the ceiling test's batch of each loader
+        self._cached = {}  # the ceiling test's batches of each loader
         agent.at_fork.append(lambda: leave_to_parent(self._cached))
 
     def make_init(self, original):
@@ -211,12 +210,12 @@ class Loaders:
             self._inputs.sizes.append(self._inputs.size_of(batch))
 
     def _cached_batch(self, iterator, original):
-        """The same batch for ever. Its containers are new each time: programs take things out of them."""
+        """The same few batches for ever."""
         number, start = getattr(iterator, "_fullwatt_loader", None), now()
-        if number not in self._cached:
-            self._cached[number] = original(iterator)
-        self._agent.guard(self._after_batch, self._cached[number], start, now())
-        return new_containers(self._cached[number])
+        cached = self._cached.setdefault(number, CachedBatches(self._torch))
+        batch = cached.next(lambda: original(iterator), start)
+        self._agent.guard(self._after_batch, batch, start, now())
+        return batch
 
     def epoch_ended(self, iterator):
         """The loader has no more batches."""
@@ -253,16 +252,3 @@ def is_left_at_its_end(iterator):
         return getattr(iterator, "_fullwatt_is_open", False) and 0 < iterator._num_yielded == len(iterator)
     except Exception:
         return False
-
-
-def new_containers(batch):
-    """The same tensors in new lists and dictionaries."""
-    if isinstance(batch, Mapping):
-        fresh = copy.copy(batch)
-        for key in list(batch.keys()) if hasattr(fresh, "__setitem__") else ():
-            if isinstance(batch[key], (Mapping, MutableSequence)):
-                fresh[key] = new_containers(batch[key])
-        return fresh
-    if isinstance(batch, list):
-        return [new_containers(item) for item in batch]
-    return batch
