@@ -99,6 +99,14 @@ class EntryTest(Case):
         self.assertEqual({fact["wrapper"] for fact in outcome.facts("model")}, {"DistributedDataParallel"})
         self.assertEqual({(fact["local_rank"], fact["world_size"]) for fact in outcome.facts("process")}, {(0, 2), (1, 2)})
 
+    def test_processes_of_torchrun_end_at_the_same_step_also_where_a_ceiling_would_follow(self):
+        need_recorder()
+        script = self.write("train.py", DISTRIBUTED)
+        environment = {"FULLWATT_STEPS": "5", "FULLWATT_CEILING": "1", "FULLWATT_WINDOWS": "off"}
+        outcome = self.run_python(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script], environment)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertEqual([spool.header.step_count for spool in outcome.spools()], [5, 5])
+
 
 DISTRIBUTED = """
 import torch

@@ -1,12 +1,14 @@
 """The optimiser's step, which is the training's step, by torch's global step hooks; compiled_steps.py has the other ways in."""
 
+import os
 import sys
 from threading import get_ident
 from time import perf_counter_ns as now
 
 from .. import describe
 from ..agent import BACKWARD_STEPS, BEFORE_TRAINING, COUNTING, EVALUATING, LEARNING, OFF
-from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, DATA, OPTIMIZER, STOP
+from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, CEILING, DATA, OPTIMIZER, STOP
+from ..trial import is_alone
 from ..weak import Known
 
 WARM_UP_STEPS = 10
@@ -181,8 +183,8 @@ class Steps:
         self.stop_if_asked(actions)
 
     def stop_if_asked(self, actions):
-        """The program ends here."""
-        if actions & STOP:
+        """The program ends here. So does one of several that were to end after so many steps: the time of a ceiling test would be over for each at another one."""
+        if actions & STOP or (actions & CEILING and "FULLWATT_STEPS" in os.environ and not is_alone()):
             self.stop()
 
 
