@@ -314,7 +314,7 @@ void keep_trial(const TrialSetup& setup, const TrialRequest& request, const mode
                             {"failure", trial.failure},
                             {"files", program_files(setup.command, trial.folder)}};
   // Without it a tuning that goes on measures this once more.
-  base::write_whole(note_of(setup.folder, number), model::dump(note));
+  static_cast<void>(base::write_whole(note_of(setup.folder, number), model::dump(note)));
 }
 
 std::optional<model::Trial> kept_trial(const TrialSetup& setup, const TrialRequest& request, int number) {
