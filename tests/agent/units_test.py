@@ -15,6 +15,7 @@ import unittest.mock
 from support import PACKAGE_PARENT, Case
 
 from fullwatt import arguments, facts, imports, measure, patches, sampler, sites
+from fullwatt.hooks import cached_batches
 
 
 class FactsTest(Case):
@@ -192,6 +193,46 @@ class ArgumentsTest(unittest.TestCase):
 
     def test_secrets_are_hidden(self):
         self.assertEqual(arguments.hidden({"api_key": "abc", "keys": 3, "lr": 0.1}), {"api_key": "(hidden)", "keys": 3, "lr": 0.1})
+
+
+class Row:
+    """As much of a tensor as a cached batch asks for."""
+
+    def __init__(self, nbytes):
+        self.nbytes = nbytes
+        self._version = 0
+
+    def clone(self):
+        return Row(self.nbytes)
+
+    def is_inference(self):
+        return False
+
+
+class CachedBatchesTest(unittest.TestCase):
+    def given(self, step_ns, batches, of=1000):
+        """The names of the batches of 40 steps, where the loader has so many of so many bytes."""
+        left = iter([[str(number), Row(of)] for number in range(batches)])
+        cached = cached_batches.CachedBatches(unittest.mock.Mock(Tensor=Row))
+        return [cached.next(lambda: next(left), step * step_ns)[0] for step in range(40)]
+
+    def turns(self, count):
+        return [str(step % count) for step in range(40)]
+
+    def test_the_first_ones_come_again_in_turns(self):
+        self.assertEqual(self.given(1_000_000, 100), self.turns(8))
+
+    def test_those_of_one_second_are_enough(self):
+        self.assertEqual(self.given(400_000_000, 100), self.turns(3))
+        self.assertEqual(self.given(5_000_000_000, 100), self.turns(1))
+
+    def test_large_ones_are_few(self):
+        self.assertEqual(self.given(1_000_000, 100, of=100 << 20), self.turns(3))
+
+    def test_an_epoch_that_ends_is_no_end_of_them_unless_there_is_none(self):
+        self.assertEqual(self.given(1_000_000, 2), self.turns(2))
+        with self.assertRaises(StopIteration):
+            cached_batches.CachedBatches(unittest.mock.Mock(Tensor=Row)).next(lambda: next(iter([])), 0)
 
 
 class Silent:

@@ -236,6 +236,29 @@ TEST_F(TuneTest, WhatIsNotExactOrNotWantedIsNotTried) {
   EXPECT_TRUE((*cpu)["limit"].is_number()) << "a look knows the machine: how many workers a loader may have";
 }
 
+/// To learn what a step takes without a loader, its first look gives batches a second time.
+TEST_F(TuneTest, AProgramThatRefusesABatchTwiceIsLookedAtWithoutThat) {
+  const auto program = folder_.write("train.py", R"(import time, torch
+from torch import nn
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.randn(100000, 4), torch.arange(100000))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.RMSprop(model.parameters(), lr=0.01)
+last = -1
+for x, number in torch.utils.data.DataLoader(data, batch_size=4):
+    assert int(number[0]) > last, "the same again"
+    last = int(number[-1])
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+    time.sleep(0.02)
+)");
+  const auto ended = cut_off(program, 3, SIGINT, {"--no-proof"});
+  if (record::list_runs(home_ / "tunes").empty()) GTEST_SKIP() << "no sandbox";
+  EXPECT_TRUE(ended) << "there was no other look";
+  EXPECT_TRUE(contains(told(), "a step takes")) << told();
+}
+
 TEST_F(TuneTest, WhatWasCutOffDoesNotGoOnWithAnotherProgram) {
   const auto program = write_short();
   for (const auto& [name, text] :
