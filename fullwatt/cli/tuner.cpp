@@ -138,10 +138,13 @@ tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
 model::Tuning Tuner::tune() {
   model::Tuning tuning;
   machine_ = std::async(std::launch::async, [] { return look_at_machine(); });
-  auto first = start({.steps = kFirstSteps, .lengths = may_change_batch(), .limit = kFirstLimit});
+  auto first = start({.steps = kFirstSteps, .lengths = may_change_batch(), .limit = first_limit()});
   if (tune::is_out_of_memory(first.failure)) first = start_in_parts(std::move(first));
   if (!first.failure.empty()) {
-    tuning.failure = first.failure;
+    const bool is_late = 1000 * first.seconds >= static_cast<double>(first_limit().count());
+    tuning.failure = is_late ? fmt::format("{} of its steps took longer than {:.0f} s; --minutes gives more time",
+                                           kFirstSteps, static_cast<double>(first_limit().count()) / 1000)
+                             : first.failure;
     return tuning;
   }
   learn(first);
@@ -196,6 +199,10 @@ double Tuner::seconds() const {
 
 double Tuner::seconds_left() const {
   return 60 * options_.minutes - seconds();
+}
+
+milliseconds Tuner::first_limit() const {
+  return std::max(kFirstLimit, milliseconds(static_cast<std::int64_t>(30000 * options_.minutes)));
 }
 
 std::string Tuner::why_over() const {

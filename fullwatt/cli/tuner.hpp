@@ -44,14 +44,16 @@ class Tuner {
   tune::PatchedSource in_source(const model::Plan& plan) const;
 
  private:
-  static constexpr std::uint64_t kFirstSteps = 40;  ///< of the first start, and of any at least
-  static constexpr int kMostStarts = 12;            ///< to find the plan
-  static constexpr std::chrono::milliseconds kFirstLimit{120000};
+  static constexpr std::uint64_t kFirstSteps = 40;                 ///< of the first start, and of any at least
+  static constexpr int kMostStarts = 12;                           ///< to find the plan
+  static constexpr std::chrono::milliseconds kFirstLimit{120000};  ///< at least
   static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
 
   model::Trial start(const tune::TrialRequest& request);
-  double seconds() const;        ///< since the beginning, with what was done before a tuning was cut off
-  double seconds_left() const;   ///< to find the plan
+  double seconds() const;       ///< since the beginning, with what was done before a tuning was cut off
+  double seconds_left() const;  ///< to find the plan
+  /// Of starts before it is known how long a step is.
+  std::chrono::milliseconds first_limit() const;
   std::string why_over() const;  ///< there is no other start on the way to it; empty while there may be one
   static void say(const std::string& text);
 

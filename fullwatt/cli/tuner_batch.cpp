@@ -79,7 +79,7 @@ model::Trial Tuner::start_in_parts(model::Trial whole) {
     say(fmt::format("the program has no room for its batch: tries it in {} parts", parts));
     model::Plan plan;
     plan.fixes = {{"accumulation", {{"parts", std::to_string(parts)}}, std::nullopt}};
-    auto trial = start({.plan = plan, .steps = kFirstSteps, .limit = kFirstLimit});
+    auto trial = start({.plan = plan, .steps = kFirstSteps, .limit = first_limit()});
     if (ran_out_of_memory(trial)) break;
     needed_ = plan;
     best = std::move(trial);

@@ -39,10 +39,21 @@ std::string needed(const model::Tuning& tuning, const Style& style) {
 
 namespace {
 
+std::ptrdiff_t count_open(const model::Tuning& tuning) {
+  return std::ranges::count_if(tuning.tried, &model::TriedFix::is_open);
+}
+
+/// What more time could still find, behind a blank; empty when everything was tried, or when the user had enough.
+std::string not_tried(const model::Tuning& tuning, const Style& style) {
+  const auto open = count_open(tuning);
+  if (open == 0 || tuning.interrupted) return {};
+  return " " + say("tune_open", style, {{"count", std::to_string(open)}});
+}
+
 /// Why there is no plan.
 std::string nothing(const model::Tuning& tuning, const Style& style) {
   if (tuning.interrupted) return say("tune_stopped", style);
-  const auto open = std::ranges::count_if(tuning.tried, &model::TriedFix::is_open);
+  const auto open = count_open(tuning);
   const auto dropped = std::ssize(tuning.tried) - open;
   const auto of = [&](std::string_view key, std::ptrdiff_t count) {
     return say(key, style, {{"count", std::to_string(count)}});
@@ -50,7 +61,7 @@ std::string nothing(const model::Tuning& tuning, const Style& style) {
   auto out = tuning.tried.empty() ? say("tune_none_applies", style)
              : dropped == 0       ? of("tune_all_open", open)
                                   : of("tune_nothing", dropped);
-  if (dropped > 0 && open > 0) out += " " + of("tune_open", open);
+  if (dropped > 0) out += not_tried(tuning, style);
   if (tuning.plan.made_for.gpu == "cpu") out += " " + say("tune_on_cpu", style);
   return out;
 }
@@ -73,7 +84,8 @@ std::string verdict(const model::Tuning& tuning, const Style& style) {
              {{"factor", factor(tuning.speed.speedup)},
               {"count", std::to_string(tuning.plan.fixes.size() - tuning.needed.fixes.size())},
               {"ms", figure(tuning.before_ms)},
-              {"step", figure(tuning.after_ms)}});
+              {"step", figure(tuning.after_ms)}}) +
+         not_tried(tuning, style);
 }
 
 std::string speed(const model::SpeedProof& speed, const Style& style) {

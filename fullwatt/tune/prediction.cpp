@@ -93,6 +93,13 @@ model::Prediction interval(const model::Explanation& explanation, const KernelCh
   return prediction;
 }
 
+/// All computing may be waiting of threads for each other, or all of it work that one has to do alone.
+model::Prediction fewer_threads(const model::Explanation& explanation) {
+  const auto noise = kNoise * explanation.step_ms.mean;
+  const auto computing = computing_ms(explanation);
+  return {std::nullopt, -(kUnknownLoss * computing + noise), computing + noise};
+}
+
 /// The launching of the step that is shown as an example, in a step's own length.
 double launching_on_host_ms(const model::Explanation& explanation) {
   double sum = 0;
@@ -136,10 +143,15 @@ double launching_ms(const model::Explanation& explanation) {
   return std::max(causes_ms(explanation, "launch-bound"), launching_on_host_ms(explanation) - busy);
 }
 
+double computing_ms(const model::Explanation& explanation) {
+  return causes_ms(explanation, "forward backward optimizer");
+}
+
 model::Prediction predict(const model::Explanation& explanation, std::string_view fix) {
   const auto* change = std::ranges::find(kChanges, fix, &KernelChange::fix);
   auto prediction = change != std::end(kChanges) ? interval(explanation, *change) : model::Prediction{};
   prediction.ms = promised_ms(explanation, fix);
+  if (fix == "threads" && !prediction.ms) return fewer_threads(explanation);
   if (fix == "sample-cache" && prediction.ms)
     prediction.ms = waiting_ms(explanation).or_else([&] { return prediction.ms; });
   return prediction;

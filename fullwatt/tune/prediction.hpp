@@ -17,4 +17,7 @@ model::Prediction predict(const model::Explanation& explanation, std::string_vie
 /// other fixes have made these as short as they can.
 double launching_ms(const model::Explanation& explanation);
 
+/// Forward, backward and the optimiser, where the CPUs do the training.
+double computing_ms(const model::Explanation& explanation);
+
 }  // namespace fullwatt::tune

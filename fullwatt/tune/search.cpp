@@ -304,7 +304,8 @@ class Search {
       tried.fix.speedup = tried.speedup();
       found_.plan.fixes.push_back(tried.fix);
       std::ranges::stable_sort(found_.plan.fixes, {}, [](const auto& fix) { return catalog::find_fix(fix.id)->order; });
-      found_.after_ms = *tried.after_ms;
+      // Turns may have been taken at another pace of the machine than the last look: what they tell is the ratio.
+      found_.after_ms *= *tried.after_ms / *tried.before_ms;
       opened_way_ = opened_way_ || !catalog::find_fix(tried.fix.id)->live;
     }
     std::erase_if(found_.tried, [&](const auto& before) { return before.fix.id == tried.fix.id; });

@@ -195,6 +195,16 @@ TEST(TuneHtmlTest, NamesAreOnlyText) {
   EXPECT_FALSE(contains(page, "<img"));
 }
 
+TEST(TuneTextTest, WhatThereWasNoTimeForIsSaidBesideAPlan) {
+  auto tuning = sample();
+  EXPECT_FALSE(contains(tune_text(tuning, Style{}), "Not tried"));
+  tuning.tried[2].is_open = true;
+  EXPECT_TRUE(contains(tune_text(tuning, Style{}), "Not tried, for want of time or starts: 1"));
+  EXPECT_TRUE(contains(tune_html(tuning, Style{}), "Not tried, for want of time or starts: 1"));
+  tuning.interrupted = true;
+  EXPECT_FALSE(contains(tune_text(tuning, Style{}), "Not tried")) << "somebody wanted no more";
+}
+
 TEST(TuneHtmlTest, WithoutAPlanOrAProgramItSaysWhy) {
   model::Tuning nothing;
   EXPECT_TRUE(contains(tune_html(nothing, Style{}), "No fix applies to this training"));

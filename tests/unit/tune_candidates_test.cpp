@@ -167,6 +167,46 @@ TEST(TuneCandidatesTest, FindingsBringTheirFixesWithSettingsForThisMachine) {
   EXPECT_TRUE(has(training.ids(), "loader-persistent"));
 }
 
+/// A training on the CPU with 8 threads, of so many operations, that computes 10 ms a step.
+Case cpu_training(double flops, int workers) {
+  auto training = image_training("cpu");
+  training.facts.loaders[0].num_workers = workers;
+  training.facts.settings["first-step"]["threads"] = "8";
+  training.facts.flops = explain::FlopsFact{.total = flops, .bytes = {{"cpu", 1e6}}};
+  model::Cause forward;
+  forward.id = "forward";
+  forward.charged_ms = 10;
+  training.explanation.causes.push_back(forward);
+  return training;
+}
+
+/// As proposed for 8 CPUs; empty where it is not.
+std::string proposed_threads(const Case& training) {
+  const auto found = candidates({training.explanation, training.facts, 8, 64ULL << 30});
+  const auto threads = std::ranges::find(found, "threads", [](const auto& one) { return one.fix.id; });
+  return threads != found.end() ? threads->fix.settings.at("count") : std::string();
+}
+
+TEST(TuneCandidatesTest, OneThreadIsProposedWhereItWouldTakeLessThanAllDo) {
+  EXPECT_EQ(proposed_threads(cpu_training(1e6, 0)), "1");
+  EXPECT_EQ(proposed_threads(cpu_training(1e12, 0)), "") << "there is work for all of them";
+  auto training = cpu_training(1e6, 0);
+  training.facts.flops->reason = "the step is compiled";
+  EXPECT_EQ(proposed_threads(training), "") << "nobody counted";
+  training = cpu_training(1e6, 0);
+  training.facts.settings["first-step"]["threads"] = "1";
+  EXPECT_EQ(proposed_threads(training), "");
+  training = cpu_training(1e6, 0);
+  training.facts.models[0].devices = {{"cuda:0", 1000}};
+  training.facts.gpus.push_back({.index = 0, .name = "H200", .capability = "9.0"});
+  EXPECT_EQ(proposed_threads(training), "") << "what a GPU computes is none of theirs";
+}
+
+TEST(TuneCandidatesTest, WorkersOfALoaderGetCpusOfTheirOwn) {
+  EXPECT_EQ(proposed_threads(cpu_training(1e12, 3)), "5");
+  EXPECT_EQ(proposed_threads(cpu_training(1e12, 12)), "1");
+}
+
 const Candidate& find(const std::vector<Candidate>& all, std::string_view id) {
   return *std::ranges::find(all, id, [](const auto& one) { return one.fix.id; });
 }

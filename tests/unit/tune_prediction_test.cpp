@@ -37,6 +37,17 @@ TEST(TunePrediction, AFixThatChangesKernelsHasAnInterval) {
   EXPECT_GT(*predict(image_training(), "compile").high_ms, 0.9 * 20 + 8) << "it launches less, too";
 }
 
+TEST(TunePrediction, OtherThreadsMayTakeAllComputingAwayUnlessAFindingKnowsBetter) {
+  auto training = image_training();
+  training.causes[0].id = "forward";
+  const auto unknown = predict(training, "threads");
+  EXPECT_NEAR(*unknown.high_ms, 8 + 5, 1e-9);
+  EXPECT_NEAR(*unknown.low_ms, -(4 + 5), 1e-9);
+  training.findings[0].id = "threads-oversubscribed";
+  EXPECT_EQ(predict(training, "threads").ms, 30);
+  EXPECT_FALSE(predict(training, "threads").high_ms);
+}
+
 TEST(TunePrediction, GraphsMayTakeAwayAllLaunchingAndHalfPrecisionMayAddToIt) {
   const auto graphs = predict(image_training(), "cuda-graphs");
   EXPECT_NEAR(*graphs.high_ms, 8 + 5, 1e-9);

@@ -59,7 +59,9 @@ class Program {
       }
       if (state_of(fix.id) != "in-force" && fix.id != gives_up) continue;
       const auto with = ms * factor(fix.id, plan);
-      trial.turns.back() = {fix.id, with < ms, {ms, ms, ms}, {with, with, with}, 0};
+      const auto slow_ms = pace_in_turns * ms;
+      const auto slow_with = pace_in_turns * with;
+      trial.turns.back() = {fix.id, with < ms, {slow_ms, slow_ms, slow_ms}, {slow_with, slow_with, slow_with}, 0};
       if (with < ms) {
         plan.fixes.push_back(fix);
         ms = with;
@@ -81,6 +83,7 @@ class Program {
   std::string opener;  ///< nothing else pays without it
   std::string again;   ///< has another turn after all others
   std::vector<std::string> turned;
+  double pace_in_turns = 1;      ///< what the machine makes of a step while turns are taken
   bool one_by_one = false;       ///< each look shows one candidate more
   std::size_t ends_after = 100;  ///< turns of one start
   bool is_brief = false;         ///< it ends before a single fix has had its turns, unless these are short
@@ -124,6 +127,15 @@ TEST(TuneSearchTest, AFixThatGivesUpWhileItIsMeasuredSaysWhy) {
   const auto tuning = search_in(program);
   EXPECT_FALSE(entry(tuning, "cuda-graphs").kept);
   EXPECT_EQ(entry(tuning, "cuda-graphs").reason, "as planned");  // the trial's own words
+}
+
+TEST(TuneSearchTest, AMachineThatIsSlowerWhileTurnsAreTakenDoesNotHideWhatTheyGive) {
+  Program program({{"bf16", 0.5}, {"fused-optimizer", 0.9}}, {candidate("fused-optimizer"), candidate("bf16")});
+  program.pace_in_turns = 3;
+  const auto tuning = search_in(program, {.starts = 2});  // a look and the turns: none is left to look at the end
+  EXPECT_NEAR(tuning.before_ms, 100, 1e-9);
+  EXPECT_NEAR(tuning.after_ms, 45, 1e-9);
+  EXPECT_NEAR(*entry(tuning, "bf16").before_ms, 300, 1e-9) << "as it was measured";
 }
 
 TEST(TuneSearchTest, FixesThatAreLiveTakeTurnsInOneStart) {
