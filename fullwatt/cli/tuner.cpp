@@ -33,9 +33,11 @@ using std::chrono::milliseconds;
 constexpr double kMeasuredMs = 4000;    ///< of steps in a trial
 constexpr double kExplainedMs = 12000;  ///< of steps in the start that is explained
 constexpr std::uint64_t kMostSteps = 2000;
-constexpr double kTurnMargin = 8;  ///< steps of half a pair beside those that time asks for
-constexpr double kMostTurn = 40;   ///< of these, as the agent has it
-constexpr int kUsualPairs = 6;     ///< until they tell
+constexpr std::uint64_t kFewestSteps = 16;           ///< of long ones: those at the beginning are not counted
+constexpr std::uint64_t kFewestExplainedSteps = 28;  ///< windows need some, too
+constexpr double kTurnMargin = 8;                    ///< steps of half a pair beside those that time asks for
+constexpr double kMostTurn = 40;                     ///< of these, as the agent has it
+constexpr int kUsualPairs = 6;                       ///< until they tell
 constexpr int kFewPairs = 5;
 constexpr double kShortTurn = 0.08;  ///< seconds of half a pair
 constexpr double kLongStepMs = 100;
@@ -138,13 +140,15 @@ tune::PatchedSource Tuner::in_source(const model::Plan& plan) const {
 model::Tuning Tuner::tune() {
   model::Tuning tuning;
   machine_ = std::async(std::launch::async, [] { return look_at_machine(); });
-  auto first = start({.steps = kFirstSteps, .lengths = may_change_batch(), .limit = first_limit()});
+  auto first = start({.steps = kFirstSteps, .enough = kEnough, .lengths = may_change_batch(), .limit = first_limit()});
   if (tune::is_out_of_memory(first.failure)) first = start_in_parts(std::move(first));
   if (!first.failure.empty()) {
     const bool is_late = 1000 * first.seconds >= static_cast<double>(first_limit().count());
-    tuning.failure = is_late ? fmt::format("{} of its steps took longer than {:.0f} s; --minutes gives more time",
-                                           kFirstSteps, static_cast<double>(first_limit().count()) / 1000)
-                             : first.failure;
+    tuning.failure = first.failure;
+    if (is_late)
+      tuning.failure +=
+          fmt::format(": it gets {:.0f} s for {} steps and what comes before them, and --minutes gives more",
+                      first_limit().count() / 1000.0, kFewestSteps);
     return tuning;
   }
   learn(first);
@@ -217,13 +221,16 @@ void Tuner::say(const std::string& text) {
 void Tuner::learn(const model::Trial& first) {
   const auto sum = std::accumulate(first.step_ms.begin(), first.step_ms.end(), 0.0);
   step_ms_ = std::max(kLeastStepMs, sum / static_cast<double>(first.step_ms.size()));
-  steps_ = steps_for(kMeasuredMs);
+  steps_ = steps_for(kMeasuredMs, kFewestSteps);
   lengths_ = first.lengths;
   limit_ = milliseconds(static_cast<std::int64_t>(4 * (1000 * first.seconds + kMeasuredMs) + 60000));
 }
 
-std::uint64_t Tuner::steps_for(double ms) const {
-  return std::clamp(static_cast<std::uint64_t>(ms / step_ms_), kFirstSteps, kMostSteps);
+/// As many as take so long. A few are too few to tell anything by, unless they are long.
+std::uint64_t Tuner::steps_for(double ms, std::uint64_t fewest) const {
+  const auto in_time = static_cast<std::uint64_t>(1000 * static_cast<double>(kEnough.count()) / step_ms_);
+  const auto least = std::clamp(in_time, fewest, kFirstSteps);
+  return std::clamp(static_cast<std::uint64_t>(ms / step_ms_), least, kMostSteps);
 }
 
 /// Explains the program with a plan and asks which fixes make sense then.
@@ -232,7 +239,7 @@ tune::Look Tuner::look(const model::Plan& plan, const std::string& tries) {
   say("looks where the time goes" + (is_first ? std::string() : " with " + names_of(plan)));
   tune::Look found;
   tune::TrialRequest request{.plan = plan,
-                             .steps = steps_for(kExplainedMs),
+                             .steps = steps_for(kExplainedMs, kFewestExplainedSteps),
                              .tries = tries,
                              .windows = true,
                              .ceiling = is_first,

@@ -44,7 +44,8 @@ class Tuner {
   tune::PatchedSource in_source(const model::Plan& plan) const;
 
  private:
-  static constexpr std::uint64_t kFirstSteps = 40;                 ///< of the first start, and of any at least
+  static constexpr std::uint64_t kFirstSteps = 40;                 ///< of the first start, and of any with short steps
+  static constexpr std::chrono::seconds kEnough{20};               ///< for fewer that are long
   static constexpr int kMostStarts = 12;                           ///< to find the plan
   static constexpr std::chrono::milliseconds kFirstLimit{120000};  ///< at least
   static constexpr std::chrono::milliseconds kLongerLimit{60000};  ///< for windows, or for compiling
@@ -59,7 +60,7 @@ class Tuner {
 
   // Finding the plan.
   void learn(const model::Trial& first);
-  std::uint64_t steps_for(double ms) const;
+  std::uint64_t steps_for(double ms, std::uint64_t fewest) const;
   tune::Look look(const model::Plan& plan, const std::string& tries);
   model::Trial measure(const model::Plan& plan, const std::string& tries);
   model::Trial in_turns(const tune::Turning& turning);

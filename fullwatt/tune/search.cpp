@@ -269,15 +269,16 @@ class Search {
 
   static bool is_measured(const model::Turn& turn) { return !turn.with_ms.empty() && !turn.without_ms.empty(); }
 
-  static void judge(model::TriedFix& tried, const model::Turn* turn, const model::Trial& trial) {
+  /// Turns may be taken at another pace of the machine than that of the last look: what they tell is the ratio.
+  void judge(model::TriedFix& tried, const model::Turn* turn, const model::Trial& trial) const {
     if (turn == nullptr || !is_measured(*turn)) {
       const bool was_reached = turn != nullptr || !trial.failure.empty() || is_refused(trial, tried.fix.id);
       if (was_reached) tried.reason = why_not(trial, tried.fix.id);
       if (tried.reason.empty()) tried.reason = "the program ended before it was measured";
       return;
     }
-    tried.before_ms = median(turn->without_ms);
-    tried.after_ms = *tried.before_ms * median_ratio(*turn);
+    tried.before_ms = found_.after_ms;
+    tried.after_ms = found_.after_ms * median_ratio(*turn);
     tried.once_s = turn->once_s;
     if (turn->watts) {
       tried.before_watts = turn->watts->without;
@@ -304,8 +305,7 @@ class Search {
       tried.fix.speedup = tried.speedup();
       found_.plan.fixes.push_back(tried.fix);
       std::ranges::stable_sort(found_.plan.fixes, {}, [](const auto& fix) { return catalog::find_fix(fix.id)->order; });
-      // Turns may have been taken at another pace of the machine than the last look: what they tell is the ratio.
-      found_.after_ms *= *tried.after_ms / *tried.before_ms;
+      found_.after_ms = *tried.after_ms;
       opened_way_ = opened_way_ || !catalog::find_fix(tried.fix.id)->live;
     }
     std::erase_if(found_.tried, [&](const auto& before) { return before.fix.id == tried.fix.id; });

@@ -83,6 +83,7 @@ bool has_fix(const model::Plan& plan, std::string_view id) {
 base::Environment environment_for(const TrialSetup& setup, const TrialRequest& request, const std::string& run) {
   auto environment = setup.environment(run);
   environment["FULLWATT_STEPS"] = std::to_string(request.steps);
+  if (request.enough.count() > 0) environment["FULLWATT_ENOUGH_SECONDS"] = std::to_string(request.enough.count());
   auto asked = asked_of_agent(request);
   if (asked.contains("turns")) asked["turns"]["most_seconds"] = request.turns.most_seconds;
   environment["FULLWATT_TRIAL"] = asked.dump();

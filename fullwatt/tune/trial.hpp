@@ -25,6 +25,7 @@ struct InTurns {
 struct TrialRequest {
   model::Plan plan;
   std::uint64_t steps = 0;
+  std::chrono::seconds enough{0};  ///< fewer steps do where they take so long together; 0: never
   int seed_offset = 0;
   InTurns turns;
   std::string tries;     ///< the fix that the trial is for: refused, it is over before its last step

@@ -1,7 +1,7 @@
 """A trial of `fullwatt tune`: the program runs for some steps, with other seeds where asked, and ends without its own last lines.
 
 FULLWATT_TRIAL holds JSON: `seed_offset` is added to every seed that the program sets, `losses` asks for the loss of every step, `tries` is the fix that it is for
-(where that is refused there is nothing to measure), `lengths` and `longest` are told in longest.py. Without windows (FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end.
+(where that is refused there is nothing to measure), `lengths` and `longest` are told in longest.py. Without windows (FULLWATT_WINDOWS=off) and with FULLWATT_STEPS for its end, or FULLWATT_ENOUGH_SECONDS where steps are long.
 """
 
 import itertools

@@ -162,6 +162,12 @@ class EndTest(Case):
         self.assertEqual((outcome.code, outcome.out, outcome.err), (0, "bye\n", ""))
         self.assertEqual(len(outcome.calls("step")), 7)
 
+    def test_enough_of_long_steps_ends_a_program_that_no_other_waits_for(self):
+        asked = {"actions": {7: recorder.ENOUGH, 9: recorder.STOP}}
+        self.assertEqual(len(self.run_forked(LOOP, fake=asked).calls("step")), 7)
+        of_several = "torch.distributed.is_initialized, torch.distributed.get_world_size = lambda: True, lambda: 2\n"
+        self.assertEqual(len(self.run_forked(LOOP.replace("import time\n", "import time\n" + of_several), fake=asked).calls("step")), 9)
+
     def test_the_ceiling_gives_the_same_batches_for_ever(self):
         source = MODEL + """
 steps = 0

@@ -76,6 +76,25 @@ TEST(ScheduleTest, LongStepsMakeShortWindows) {
   EXPECT_EQ(closes[0].step - times[0].step, 2U);
 }
 
+TEST(ScheduleTest, OfLongStepsFewAreEnough) {
+  const auto first_end = [](std::uint64_t length_ns) {
+    Schedule schedule({.windows = false, .stop_after_steps = 40, .enough_ns = 20'000 * kMs});
+    const auto events = run(schedule, 40, length_ns);
+    const auto enough = only(events, FULLWATT_ENOUGH);
+    const auto stop = only(events, FULLWATT_STOP);
+    return enough.empty() ? stop.at(0).step : std::min(enough[0].step, stop.at(0).step);
+  };
+  EXPECT_EQ(first_end(400 * kMs), 40U);
+  EXPECT_EQ(first_end(800 * kMs), 26U) << "25 of them behind the first";
+  EXPECT_EQ(first_end(8000 * kMs), Schedule::kEnoughSteps);
+}
+
+TEST(ScheduleTest, WhoWaitsForTimeIsAskedAtEveryStep) {
+  Schedule schedule({.windows = false, .stop_after_steps = 40, .enough_ns = 20'000 * kMs});
+  static_cast<void>(run(schedule, 10, 100 * kMs));
+  EXPECT_EQ(schedule.quiet_steps(), 1U);
+}
+
 TEST(ScheduleTest, ShortStepsGetSeveralWindowsOfCauses) {
   Schedule schedule({});
   const auto events = run(schedule, 5000, kMs);

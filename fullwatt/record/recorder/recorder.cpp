@@ -159,6 +159,7 @@ int fullwatt_open(const char* run_folder, int role, int rank) {
   ScheduleOptions options;
   options.windows = kind == Role::trainer && !is("FULLWATT_WINDOWS", "off");
   options.stop_after_steps = number_from("FULLWATT_STEPS");
+  options.enough_ns = number_from("FULLWATT_ENOUGH_SECONDS") * 1'000'000'000;
   options.ceiling = is("FULLWATT_CEILING", "1");
   recorder = new Recorder(*writer, options);
   return 0;

@@ -25,11 +25,12 @@ enum {
   FULLWATT_MEASURE = 8,     /* read the allocator's figures, keep the loss of the next backward */
   FULLWATT_STOP = 16,       /* the number of steps asked for is reached */
   FULLWATT_COUNT = 32,      /* count the operations of the next step, once */
-  FULLWATT_CEILING = 64     /* from now on the loader gives the same few batches again and again */
+  FULLWATT_CEILING = 64,    /* from now on the loader gives the same few batches again and again */
+  FULLWATT_ENOUGH = 128     /* long steps have taken the time asked for: stop, unless others would wait */
 };
 
-/* Opens the spool of this process. Returns 0, or -1 and fullwatt_trouble() says why. Reads FULLWATT_STEPS and
- * FULLWATT_CEILING. */
+/* Opens the spool of this process. Returns 0, or -1 and fullwatt_trouble() says why. Reads FULLWATT_STEPS,
+ * FULLWATT_ENOUGH_SECONDS and FULLWATT_CEILING. */
 int fullwatt_open(const char* run_folder, int role, int rank);
 int fullwatt_version(void);
 const char* fullwatt_trouble(void);

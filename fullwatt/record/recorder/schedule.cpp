@@ -31,7 +31,7 @@ void Schedule::pass_step(std::uint64_t now_ns) {
 
 std::uint64_t Schedule::quiet_steps() const {
   const bool waits = stage_ == Stage::pause || (stage_ == Stage::warm_up && !options_.windows);
-  if (!waits || step_ < kCountAtStep) return 1;
+  if (!waits || options_.enough_ns != 0 || step_ < kCountAtStep) return 1;
   if (options_.stop_after_steps == 0) return std::numeric_limits<std::uint64_t>::max();
   return options_.stop_after_steps > step_ ? options_.stop_after_steps - step_ : 1;
 }
@@ -41,6 +41,8 @@ std::uint32_t Schedule::after_step(std::uint64_t now_ns, bool room) {
   const bool is_last = options_.stop_after_steps != 0 && step_ >= options_.stop_after_steps;
   auto actions = is_last && options_.ceiling ? ceiling_action(now_ns) : stage_action(now_ns, room);
   if (is_last && !options_.ceiling) actions |= FULLWATT_STOP;
+  if (options_.enough_ns != 0 && step_ >= kEnoughSteps && now_ns - first_ns_ >= options_.enough_ns)
+    actions |= FULLWATT_ENOUGH;
   if (!in_window() && actions == 0 && now_ns - measured_ns_ >= kMeasureNs) {
     measured_ns_ = now_ns;
     actions |= FULLWATT_MEASURE;

@@ -11,6 +11,7 @@ namespace fullwatt::record {
 struct ScheduleOptions {
   bool windows = true;
   std::uint64_t stop_after_steps = 0;  ///< 0: never
+  std::uint64_t enough_ns = 0;         ///< of long steps: kEnoughSteps do once they have taken so long; 0: never
   bool ceiling = false;  ///< measure with cached batches after these steps, or the first windows, then stop
 };
 
@@ -30,6 +31,7 @@ class Schedule {
   static constexpr std::uint64_t kLongestPauseNs = 1'800'000'000'000;  ///< an evaluation in a pair looks like its cost
   static constexpr std::uint64_t kMeasureNs = 1'000'000'000;
   static constexpr std::uint64_t kCountAtStep = 6;
+  static constexpr std::uint64_t kEnoughSteps = 16;
   static constexpr std::uint64_t kCeilingSteps = 40;
   static constexpr std::uint64_t kCeilingNs = 2'000'000'000;  ///< workers fill their queues first
   static constexpr std::uint64_t kLeastCeilingSteps = 6;      ///< of long ones

@@ -7,7 +7,7 @@ from time import perf_counter_ns as now
 
 from .. import describe
 from ..agent import BACKWARD_STEPS, BEFORE_TRAINING, COUNTING, EVALUATING, LEARNING, OFF
-from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, CEILING, DATA, OPTIMIZER, STOP
+from ..recorder import AFTER_STEP, BACKWARD, BEFORE_STEP, CEILING, DATA, ENOUGH, OPTIMIZER, STOP
 from ..trial import is_alone
 from ..weak import Known
 
@@ -183,8 +183,8 @@ class Steps:
         self.stop_if_asked(actions)
 
     def stop_if_asked(self, actions):
-        """The program ends here. So does one of several that were to end after so many steps: the time of a ceiling test would be over for each at another one."""
-        if actions & STOP or (actions & CEILING and "FULLWATT_STEPS" in os.environ and not is_alone()):
+        """The program ends here. Of several that were to end after so many steps each would find the time for long ones, or that of a ceiling test, over at another step."""
+        if actions & STOP or (actions & ENOUGH and is_alone()) or (actions & CEILING and "FULLWATT_STEPS" in os.environ and not is_alone()):
             self.stop()
 
 
