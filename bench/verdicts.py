@@ -7,7 +7,7 @@ import truth
 STEP_TOLERANCE, SAMPLES_TOLERANCE, BUSY_TOLERANCE = 0.05, 0.05, 0.10
 SMALLEST_MS = 0.05
 GAP_MS = 1.2e-3  # between two kernels that wait in a queue: 0.63 ms over 616 of them on an H200
-OF_THE_MACHINE = {"cpu-contention", "cpu-quota-throttles", "gpu-shared", "thermal-throttle", "sw-power-cap-normal"}
+OF_THE_MACHINE = {"cpu-contention", "threads-wait", "cpu-quota-throttles", "gpu-shared", "thermal-throttle", "sw-power-cap-normal"}
 
 
 def known_cost(entry, own, fixed_ms):

@@ -153,6 +153,7 @@ struct FlopsFact {
   double forward = 0;
   double backward = 0;
   double total = 0;
+  double operations = 0;  ///< of PyTorch's, those included that compute nothing; 0 where nobody counted
   Counts by_dtype;
   Counts by_op;
   Counts bytes;  ///< by device type, read and written by the operations

@@ -219,6 +219,7 @@ void flops(const Json& json, ProcessFacts& facts) {
   facts.flops = FlopsFact{.forward = lenient::number(json, "forward").value_or(0),
                           .backward = lenient::number(json, "backward").value_or(0),
                           .total = lenient::number(json, "total").value_or(0),
+                          .operations = lenient::number(json, "operations").value_or(0),
                           .by_dtype = lenient::counts(json, "by_dtype"),
                           .by_op = lenient::counts(json, "by_op"),
                           .bytes = lenient::counts(json, "bytes"),

@@ -9,6 +9,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/base/version.hpp"
+#include "fullwatt/explain/one_thread.hpp"
 #include "fullwatt/tune/prediction.hpp"
 
 namespace fullwatt::tune {
@@ -132,16 +133,6 @@ Proposal gc_freeze(const Situation& now) {
   return for_finding(now, "gc-freeze");
 }
 
-/// What one thread would take for the operations of a step, at a pace that any CPU of the last ten years has.
-std::optional<double> alone_ms(const Situation& now) {
-  constexpr double kFlopsPerMs = 20e6;
-  constexpr double kBytesPerMs = 5e6;
-  const auto& flops = now.facts.flops;
-  if (!flops || !flops->reason.empty()) return std::nullopt;
-  const auto bytes = flops->bytes.find("cpu");
-  return flops->total / kFlopsPerMs + (bytes != flops->bytes.end() ? bytes->second / kBytesPerMs : 0);
-}
-
 /// Threads that have little to do, or too few CPUs, spend their time on waiting for each other.
 Proposal fewer_threads(const Situation& now) {
   const auto threads = base::number<int>(now.facts.setting("threads").value_or(""));
@@ -150,8 +141,8 @@ Proposal fewer_threads(const Situation& now) {
     if (count >= *threads) return std::nullopt;
     return propose(std::move(why), {{"count", std::to_string(count)}});
   };
-  const auto alone = alone_ms(now);
-  if (alone && *alone < computing_ms(now.explanation))
+  const auto alone = explain::one_thread(now.facts);
+  if (alone && alone->working_ms < computing_ms(now.explanation))
     return propose_count(1, "a single thread may be faster: operations are small");
   const auto* loader = now.facts.training_loader();
   const auto workers = loader != nullptr ? loader->num_workers.value_or(0) : 0;
@@ -159,8 +150,11 @@ Proposal fewer_threads(const Situation& now) {
 }
 
 Proposal threads(const Situation& now) {
-  if (auto proposal = for_finding(now, "threads", {{"count", std::to_string(now.cpus)}})) return proposal;
-  return fewer_threads(now);
+  const auto* finding = mended_by(now, "threads");
+  if (finding == nullptr) return fewer_threads(now);
+  const auto wanted = finding->facts.find("expected");
+  const auto count = wanted != finding->facts.end() ? wanted->second : std::to_string(now.cpus);
+  return for_finding(now, "threads", {{"count", count}});
 }
 
 Proposal affinity(const Situation& now) {

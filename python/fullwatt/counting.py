@@ -136,13 +136,14 @@ class Tally:
         self._in_backward = in_backward
         self.forward = self.backward = 0
         self.by_dtype, self.by_op, self.attention, self.bytes = {}, {}, {}, {}
-        self.attention_calls = 0
+        self.operations = self.attention_calls = 0
         self.unaligned = {}
         self.errors = 0
 
     def add(self, func, args, kwargs, out):
         """Counts one operation; one that looks unlike what was expected is left out."""
         name = func._overloadpacket.__name__
+        self.operations += 1
         try:
             traffic.add(self.bytes, func, args, kwargs, out)
         except Exception:
@@ -182,6 +183,7 @@ class Tally:
             "forward": self.forward,
             "backward": self.backward,
             "total": self.forward + self.backward,
+            "operations": self.operations,
             "by_dtype": self.by_dtype,
             "by_op": self.by_op,
             "bytes": self.bytes,

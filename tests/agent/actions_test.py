@@ -125,13 +125,15 @@ for i in range(8):
         torch._foreach_mul_([a, b], 1.0)  # two are read, two are written
     optimizer.step()
 """
-        sums = []
+        sums, operations = [], []
         for extra in ("False", "True"):
             outcome = self.run_forked(source.replace("EXTRA", extra), fake={"actions": {5: recorder.COUNT}})
             self.assertEqual((outcome.code, outcome.err), (0, ""))
             sums.append(outcome.fact("flops")["bytes"]["cpu"])
+            operations.append(outcome.fact("flops")["operations"])
         self.assertGreater(sums[0], 0)
         self.assertEqual(sums[1] - sums[0], 10 * 4_000_000)
+        self.assertEqual(operations[1] - operations[0], 6)  # a.t()[:5] is two
 
     def test_counting_leaves_the_losses_as_they_are(self):
         source = LOOP.replace("        wait_here()", "        print(loss.item().hex())")
@@ -165,8 +167,9 @@ class EndTest(Case):
     def test_enough_of_long_steps_ends_a_program_that_no_other_waits_for(self):
         asked = {"actions": {7: recorder.ENOUGH, 9: recorder.STOP}}
         self.assertEqual(len(self.run_forked(LOOP, fake=asked).calls("step")), 7)
-        of_several = "torch.distributed.is_initialized, torch.distributed.get_world_size = lambda: True, lambda: 2\n"
-        self.assertEqual(len(self.run_forked(LOOP.replace("import time\n", "import time\n" + of_several), fake=asked).calls("step")), 9)
+        several = "import torch.distributed as group\ngroup.is_initialized, group.get_world_size, group.get_rank = lambda: True, lambda: 2, lambda: 0\n"
+        outcome = self.run_forked(LOOP.replace("for epoch", several + "for epoch"), fake=asked)
+        self.assertEqual((outcome.code, outcome.err, len(outcome.calls("step"))), (0, "", 9))
 
     def test_the_ceiling_gives_the_same_batches_for_ever(self):
         source = MODEL + """
@@ -183,6 +186,15 @@ for batch in torch.utils.data.DataLoader([{"x": x, "y": y} for x, y in data], ba
         sums = outcome.out.split()
         self.assertEqual(len(sums), 29)
         self.assertLessEqual(set(sums[2:]), set(sums[2:4]))  # how many they are is up to the clock: units_test
+
+    def test_an_evaluation_that_nobody_recognises_ends_in_the_ceiling_too(self):
+        source = LOOP + """
+    with torch.no_grad():  # without model.eval()
+        print(epoch, sum(len(x) for x, y in torch.utils.data.DataLoader(data, batch_size=16)) >= len(data), flush=True)
+"""
+        outcome = self.run_forked(source, fake={"actions": {4: recorder.CEILING, 9: recorder.STOP}})  # with the last batch of an epoch
+        self.assertEqual((outcome.code, outcome.out, outcome.err), (0, "0 True\n", ""))
+        self.assertEqual(len(outcome.calls("step")), 9)
 
     def test_what_a_program_writes_into_the_batch_of_the_ceiling_it_does_not_get_again(self):
         source = MODEL + """

@@ -67,6 +67,29 @@ TEST(HostRulesTest, ThreadsOfManyProcessesAreTooMany) {
   EXPECT_EQ(expect_found(builder, "threads-oversubscribed").facts.at("expected"), "1");
 }
 
+/// 48 ms of computing on 16 full CPUs; `said` is the fact of its operations.
+RunBuilder small_operations(const std::string& said, double of_training,
+                            const std::string& settings = R"("threads":8)") {
+  auto builder = on_cpu(settings);
+  builder.fact("flops", said);
+  add_samples(builder.run(), 16, of_training);
+  return builder;
+}
+
+TEST(HostRulesTest, ThreadsThatShareSmallOperationsOnFullCpusWaitForEachOther) {
+  const std::string small = R"({"total":2e7,"operations":100,"bytes":{"cpu":5e6}})";
+  const auto finding = expect_found(small_operations(small, 3), "threads-wait");
+  EXPECT_EQ(finding.facts.at("expected"), "1");
+  EXPECT_EQ(finding.facts.at("limit"), "4.00") << "2 of work, and 100 operations to begin";
+  EXPECT_NEAR(*finding.gain_ms, *finding.charged_ms, 1e-9);
+  EXPECT_GT(*finding.gain_ms, 30);
+  expect_not_found(small_operations(small, 15), "threads-wait");  // the CPUs are full of the training itself
+  expect_not_found(small_operations(small, 3, R"("threads":1)"), "threads-wait");
+  expect_not_found(small_operations(R"({"total":2e9,"operations":100})", 3), "threads-wait");  // there is work for all
+  expect_not_found(small_operations(R"({"total":2e7})", 3), "threads-wait");  // of an agent that did not count them
+  expect_not_found(small_operations(R"({"reason":"the step is compiled"})", 3), "threads-wait");
+}
+
 TEST(HostRulesTest, FewThreadsOnAnIdleMachineHurtOnlyOnTheCpu) {
   auto few = on_cpu(R"("threads":2)");
   add_samples(few.run(), 2, 2);

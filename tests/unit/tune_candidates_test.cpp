@@ -163,6 +163,10 @@ TEST(TuneCandidatesTest, FindingsBringTheirFixesWithSettingsForThisMachine) {
   ASSERT_NE(threads, found.end());
   EXPECT_EQ(threads->fix.settings.at("count"), "8");
   EXPECT_EQ(threads->why, "mends threads-oversubscribed");
+  training.explanation.findings[0].facts["expected"] = "2";
+  const auto again = candidates({training.explanation, training.facts, 8, 64ULL << 30});
+  EXPECT_EQ(std::ranges::find(again, "threads", [](const auto& one) { return one.fix.id; })->fix.settings.at("count"),
+            "2");
   EXPECT_TRUE(has(training.ids(), "gc-freeze"));
   EXPECT_TRUE(has(training.ids(), "loader-persistent"));
 }

@@ -8,6 +8,7 @@
 
 #include "fullwatt/base/text.hpp"
 #include "fullwatt/explain/machine_facts.hpp"
+#include "fullwatt/explain/one_thread.hpp"
 #include "fullwatt/explain/rules/rule.hpp"
 
 namespace fullwatt::explain {
@@ -94,6 +95,34 @@ Matches oversubscribed(const Case& examined) {
               .saw("CPUs of the training", fmt::format("{:.1f} of {}", load.training, number_text(*cpus)), "/proc")};
 }
 
+double computing_ms(const Case& examined) {
+  double sum = 0;
+  for (const auto cause : {cause::kForward, cause::kBackward, cause::kOptimizer}) sum += examined.charged(cause);
+  return sum;
+}
+
+/// On full CPUs a thread that shares an operation with others waits until the last of them has had one. It is more than
+/// the operations can take that tells such waiting.
+Matches threads_wait(const Case& examined) {
+  const auto threads = threads_of(examined);
+  const auto alone = one_thread(examined.facts());
+  const auto load = host_load(examined.evidence);
+  const auto cpus = online_cpus(examined.evidence.run);
+  if (examined.on_gpu() || !threads || *threads < 2 || !alone || alone->beginning_ms <= 0) return {};
+  if (!load.known || !cpus || load.busy < 0.9 * *cpus) return {};
+  const bool others = load.busy - load.training >= 0.25 * *cpus;
+  if (!others && examined.loader.workers == 0) return {};
+  const double computing = computing_ms(examined);
+  const double enough = alone->working_ms + alone->beginning_ms;
+  if (computing < 2 * enough) return {};
+  Match match;
+  match.costs(computing - enough, computing - enough, examined.step_ms());
+  match.fact("value", number_text(*threads)).fact("expected", "1").fact("limit", ms_text(enough));
+  match.fact("busy", ms_text(computing));
+  return {match.saw("operations of a step", number_text(examined.facts().flops->operations), "counted in one")
+              .saw("CPUs busy", fmt::format("{:.1f} of {}", load.busy, number_text(*cpus)), "/proc")};
+}
+
 /// Only a training on the CPU gains by more threads.
 Matches too_few(const Case& examined, bool by_variable) {
   const auto threads = threads_of(examined);
@@ -102,8 +131,7 @@ Matches too_few(const Case& examined, bool by_variable) {
   const bool variable = examined.facts().variable("OMP_NUM_THREADS") == "1";
   if (examined.on_gpu() || !threads || !cpus || variable != by_variable || processes_here(examined) > 1) return {};
   if (*threads > *cpus / 2 || (load.known && load.busy > 0.7 * *cpus)) return {};
-  double computing = 0;
-  for (const auto cause : {cause::kForward, cause::kBackward, cause::kOptimizer}) computing += examined.charged(cause);
+  const double computing = computing_ms(examined);
   Match match;
   match.costs(computing, computing * (1 - keeps("threads-too-few")), examined.step_ms());
   match.fact("value", number_text(*threads)).fact("cpus", number_text(*cpus)).fact("expected", number_text(*cpus));
@@ -143,6 +171,7 @@ constexpr std::array kRules{
     Rule{"cpu-contention", contention},
     Rule{"cpu-quota-throttles", quota},
     Rule{"threads-oversubscribed", oversubscribed},
+    Rule{"threads-wait", threads_wait},
     Rule{"threads-too-few", threads_too_few},
     Rule{"omp-threads-one", omp_one},
     Rule{"cpu-affinity-one-core", one_core},

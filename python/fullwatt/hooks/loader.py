@@ -14,6 +14,7 @@ from .cached_batches import CachedBatches
 
 MOST_TRAIN = 64  # loaders that are told again when the training begins to read them
 FIRST_BEGUN = 8  # iterations of a loader before they are counted aloud
+MOST_IDLE = 256  # batches of the ceiling test without a backward pass: more are no part of a step
 
 
 def install(agent, torch, inputs, evaluations):
@@ -78,6 +79,8 @@ class Loaders:
         self._epochs = {}
         self._begun = {}
         self._cached = {}  # the ceiling test's batches of each loader
+        self._idle = 0  # of these, since the last backward pass or step
+        self._progress = None
         agent.at_fork.append(lambda: leave_to_parent(self._cached))
 
     def make_init(self, original):
@@ -210,12 +213,20 @@ class Loaders:
             self._inputs.sizes.append(self._inputs.size_of(batch))
 
     def _cached_batch(self, iterator, original):
-        """The same few batches for ever."""
+        """The same few batches for ever, or the loader's own where nothing is learned from them: an evaluation that nobody recognised has to come to its end."""
+        if self._is_idle():
+            return original(iterator)
         number, start = getattr(iterator, "_fullwatt_loader", None), now()
         cached = self._cached.setdefault(number, CachedBatches(self._torch))
         batch = cached.next(lambda: original(iterator), start)
         self._agent.guard(self._after_batch, batch, start, now())
         return batch
+
+    def _is_idle(self):
+        progress = (self._agent.steps, self._agent.backwards)
+        self._idle = self._idle + 1 if progress == self._progress else 0
+        self._progress = progress
+        return self._idle > MOST_IDLE
 
     def epoch_ended(self, iterator):
         """The loader has no more batches."""
